@@ -1,0 +1,1 @@
+"""Is it right? Artifacts (files someone produced) and backends (code someone wrote)."""

@@ -1,0 +1,1 @@
+"""Conformance of files: findings, rules and their driver."""

@@ -1,0 +1,1 @@
+"""pytest plugin: backend selection, capability gate, report."""

@@ -1,0 +1,1 @@
+"""Conformance of code: the tests that every backend meets."""

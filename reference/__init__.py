@@ -1,0 +1,1 @@
+"""The NumPy reference: every operation, bit-exact, written to be read."""

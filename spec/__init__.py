@@ -1,0 +1,1 @@
+"""What is right: the normative text, the manifest models and the operations of a backend."""

@@ -1,0 +1,1 @@
+"""The format bitnest-package, one subpackage per version."""

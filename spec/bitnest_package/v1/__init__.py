@@ -1,0 +1,1 @@
+"""bitnest-package-v1."""

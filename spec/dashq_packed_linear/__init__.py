@@ -1,0 +1,1 @@
+"""The format dashq-packed-linear, one subpackage per version."""

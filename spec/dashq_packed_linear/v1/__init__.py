@@ -1,0 +1,1 @@
+"""dashq-packed-linear, version 1."""

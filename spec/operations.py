@@ -1,0 +1,236 @@
+"""The operations of a backend: what a backend under test implements.
+
+A backend is any object with `name`, `version`, `device` and `capabilities()`. Each operation is
+an attribute of it, looked up by name; one that it lacks, or does not claim, is `not-claimed` in
+the report.
+
+Arrays are NumPy arrays; bfloat16 and the float8 types are those of `ml_dtypes`. Inputs are
+C-contiguous, read-only and finite. Outputs are fresh arrays with exactly the stated dtype and
+shape. The suite sends no invalid calls. `...` in a shape stands for any number of leading axes.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
+from numpy.typing import NDArray
+
+FloatDtype = Literal["float16", "bfloat16", "float32"]
+Plane = Literal["draft", "target"]
+DashqRounding = Literal["fused", "stepwise", "bf16-params"]
+LinearWeightRounding = Literal["rounded", "unrounded"]
+
+Array = NDArray[Any]
+Codes = NDArray[np.uint8]
+Words = NDArray[np.int32]
+Nibbles = NDArray[np.int8]
+Bytes = NDArray[np.uint8]
+Float32 = NDArray[np.float32]
+Float16 = NDArray[np.float16]
+
+OPERATIONS = (
+    "pack_words",
+    "unpack_words",
+    "dashq_reconstruct",
+    "dashq_linear",
+    "pack_planes",
+    "unpack_planes",
+    "nested_reconstruct",
+    "quantize_activations",
+    "nested_linear",
+    "hadamard",
+    "kv_quantize",
+    "kv_dequantize",
+    "kv_attention",
+)
+"""Every operation, in the order of the specification."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a backend claims. The suite tests what is claimed and nothing else.
+
+    An empty tuple claims nothing of its kind; None claims every value that the format allows.
+    """
+
+    operations: tuple[str, ...]
+    bit_widths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
+    group_sizes: tuple[int, ...] | None = None
+    """Of weights and of activations; None: any."""
+    dtypes: tuple[FloatDtype, ...] = ("float16", "bfloat16", "float32")
+    """Of inputs and outputs."""
+    scale_zero_dtypes: tuple[str, ...] = (
+        "float16",
+        "bfloat16",
+        "float32",
+        "float8_e4m3fn",
+        "float8_e5m2",
+    )
+    head_dims: tuple[int, ...] | None = None
+    """None: any even width."""
+    hadamard_orders: tuple[int, ...] | None = None
+    """Orders K of had_K; None: any."""
+    padded_inputs: bool = True
+    """Whether modules with quant_in_features > in_features are accepted."""
+    dashq_rounding: DashqRounding = "fused"
+    """The evaluation of dashq reconstruction; only `fused` is canonical (NUM-EVALUATIONS)."""
+    linear_weight_rounding: LinearWeightRounding = "unrounded"
+    """Whether dashq_linear rounds the weight to linear_dtype before the product."""
+    prefill_f16_from: int | None = None
+    """Rows M from which nested_linear runs in the mode prefill-f16; None: never."""
+    row_invariant_dashq_linear: bool = False
+    """Whether a row of dashq_linear is the same bits whatever the other rows are."""
+
+
+class Backend(Protocol):
+    """What every backend has. Operations are further attributes, named as in OPERATIONS."""
+
+    @property
+    def name(self) -> str:
+        """Short name, for reports."""
+
+    @property
+    def version(self) -> str:
+        """Version, for reports."""
+
+    @property
+    def device(self) -> str:
+        """What it runs on, for reports."""
+
+    def capabilities(self) -> Capabilities:
+        """Say what the backend claims."""
+
+
+class PackWords(Protocol):
+    """`pack_words`: codes into 32-bit words."""
+
+    def __call__(self, codes: Codes, nbits: int) -> Words:
+        """Pack uint8 [n] codes into int32 [ceil(n / floor(32 / nbits))] words."""
+
+
+class UnpackWords(Protocol):
+    """`unpack_words`: the first `count` codes of 32-bit words."""
+
+    def __call__(self, words: Words, nbits: int, count: int) -> Codes:
+        """Unpack int32 [ceil(count / floor(32 / nbits))] words into uint8 [count] codes."""
+
+
+class DashqReconstruct(Protocol):
+    """`dashq_reconstruct`: the logical weight of a packed module."""
+
+    def __call__(
+        self, words: Words, scale: Array, zero: Array, module: Module, dtype: FloatDtype
+    ) -> Array:
+        """Return dtype [N, in_features]; scale and zero are scale_zero_dtype [num_groups, 1]."""
+
+
+class DashqLinear(Protocol):
+    """`dashq_linear`: the packed layer."""
+
+    def __call__(
+        self,
+        x: Array,
+        words: Words,
+        scale: Array,
+        zero: Array,
+        bias: Array | None,
+        module: Module,
+    ) -> Array:
+        """Return [M, N] in x's dtype for x [M, in_features]; bias is linear_dtype [N] or None."""
+
+
+class PackPlanes(Protocol):
+    """`pack_planes`: signed nibbles into two planes."""
+
+    def __call__(self, q4: Nibbles, qr: Nibbles) -> tuple[Bytes, Bytes]:
+        """Pack int8 [N, K] twice into uint8 [N, K/2] twice: (hi, lo)."""
+
+
+class UnpackPlanes(Protocol):
+    """`unpack_planes`: two planes into signed nibbles."""
+
+    def __call__(self, hi: Bytes, lo: Bytes) -> tuple[Nibbles, Nibbles]:
+        """Unpack uint8 [N, K/2] twice into int8 [N, K] twice: (q4, qr)."""
+
+
+class NestedReconstruct(Protocol):
+    """`nested_reconstruct`: the draft or target weight of a nested layer."""
+
+    def __call__(
+        self, hi: Bytes, lo: Bytes | None, scale: Float16, plane: Plane, dtype: FloatDtype
+    ) -> Array:
+        """Return dtype [N, K] for planes uint8 [N, K/2] and scale [N, G]; lo is None for draft."""
+
+
+class QuantizeActivations(Protocol):
+    """`quantize_activations`: A8, per token or per group of columns."""
+
+    def __call__(self, x: Array, group: int) -> tuple[Nibbles, Float32]:
+        """Return int8 [M, K] codes and float32 [M, 1 or K/group] scales; group -1: per token."""
+
+
+class NestedLinear(Protocol):
+    """`nested_linear`: integer products per group, scaled and summed."""
+
+    def __call__(
+        self,
+        xq: Nibbles,
+        sx: Float32,
+        hi: Bytes,
+        lo: Bytes | None,
+        scale: Float16,
+        bias: Float16 | None,
+        plane: Plane,
+        dtype: FloatDtype,
+    ) -> Array:
+        """Return dtype [M, N] for xq int8 [M, K], sx float32 [M, 1 or K/group], bias [N]."""
+
+
+class Hadamard(Protocol):
+    """`hadamard`: the online transform over the last axis."""
+
+    def __call__(self, x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
+        """Return dtype [..., K * 2**k] for x of that shape; had_k is float32 [K, K] or None."""
+
+
+class KvQuantize(Protocol):
+    """`kv_quantize`: one scale per token and head, two planes along head_dim."""
+
+    def __call__(self, x: Array, offset: Array | None) -> tuple[Bytes, Bytes, Float32]:
+        """Return hi, lo uint8 [..., H, L, D/2] and scale float32 [..., H, L].
+
+        x is [..., H, L, D] (H heads, L tokens); offset, [H, D] or None, is subtracted first.
+        """
+
+
+class KvDequantize(Protocol):
+    """`kv_dequantize`: what a reader of the nested cache sees."""
+
+    def __call__(self, hi: Bytes, lo: Bytes | None, scale: Float32, plane: Plane) -> Float32:
+        """Return float32 [..., D] for planes uint8 [..., D/2] and scale [...]; lo: see draft."""
+
+
+class KvAttention(Protocol):
+    """`kv_attention`: attention of M queries over a nested cache."""
+
+    def __call__(
+        self,
+        q: Array,
+        k_hi: Bytes,
+        k_lo: Bytes | None,
+        k_scale: Float32,
+        v_hi: Bytes,
+        v_lo: Bytes | None,
+        v_scale: Float32,
+        v_offset: Array | None,
+        position: int,
+        plane: Plane,
+        softmax_scale: float,
+        dtype: FloatDtype,
+    ) -> Array:
+        """Return dtype [B, Hq, M, D] for q of that shape; query m sees keys 0 … position + m.
+
+        Planes are uint8 [B, Hkv, L, D/2], scales float32 [B, Hkv, L], v_offset is [Hkv, D] or
+        None, and Hq is a multiple of Hkv: query head h reads key/value head h // (Hq / Hkv).
+        """
