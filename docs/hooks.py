@@ -26,7 +26,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Give every statement an anchor: its id in lower case."""
     if page.file.src_uri not in PAGES:
         return markdown
