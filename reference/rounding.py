@@ -80,4 +80,5 @@ def _to_odd_float32(values: Float64) -> Float32:
     # One code less is one step towards zero, for both signs and from infinity too.
     truncated = bits - (too_far & ~exact).astype(np.uint32)
     odd = np.where(exact, truncated, truncated | np.uint32(1))
-    return odd.view(np.float32).reshape(values.shape)
+    result: Float32 = odd.view(np.float32).reshape(values.shape)
+    return result
