@@ -1,0 +1,267 @@
+"""Where a JSON text breaks the rules: a slow walk that names every place.
+
+`json_strict` reads documents with the C scanner of the standard library, which knows neither
+paths nor several faults at once. Where that reading finds anything amiss, this walk finds out
+what and where. It is iterative: no input, however deep, uses Python's stack.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from json.decoder import JSONDecodeError, scanstring
+
+MAX_DEPTH = 64
+MAX_VALUES = 2**22
+MAX_EXACT = 2**53 - 1
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_WORD = re.compile(r"[\w.+-]+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<real>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is wrong, without the place."""
+
+    requirement: str
+    message: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A complaint with its character position and the path of the value it concerns."""
+
+    complaint: Complaint
+    position: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """`kind` is the character of punctuation, "string", "scalar", "end" or "bad"."""
+
+    kind: str
+    position: int
+    text: str = ""
+    complaint: Complaint | None = None
+
+
+def overflows(number: str) -> bool:
+    """Say whether a JSON number rounds to infinity in float64."""
+    return math.isinf(float(number))
+
+
+def inexact(integer: str) -> bool:
+    """Say whether a JSON integer that float64 can hold lies outside ±(2**53 - 1)."""
+    return len(integer) > 15 and abs(int(integer)) > MAX_EXACT
+
+
+def clean(text: str) -> str:
+    """Replace what is no Unicode character (a lone surrogate) by U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def shown(text: str) -> str:
+    """Quote a piece of the document for a message: short, one line, printable."""
+    short = clean(text if len(text) <= 40 else text[:40] + "…")
+    return json.dumps(short, ensure_ascii=not short.isprintable())
+
+
+def _scan_string(text: str, position: int) -> tuple[_Token, int]:
+    """Read the string whose opening quote is at `position`; return it and where it ends."""
+    try:
+        value, end = scanstring(text, position + 1, True)
+    except JSONDecodeError as error:
+        at = error.pos
+        if error.msg.startswith("Unterminated"):
+            complaint = Complaint(
+                "JSON-SYNTAX",
+                "a string is not closed before the document ends",
+                "'\"'",
+                "the end of the document",
+            )
+        elif error.msg.startswith("Invalid control"):
+            complaint = Complaint(
+                "JSON-SYNTAX",
+                "a string holds a control character",
+                f"the escape \\u{ord(text[at]):04x}",
+                f"U+{ord(text[at]):04X}",
+            )
+        else:
+            complaint = Complaint(
+                "JSON-SYNTAX",
+                "a string holds an escape that JSON does not know",
+                '\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\u and four hexadecimal digits',
+                shown(text[at : at + 6]),
+            )
+        return _Token("bad", at, complaint=complaint), len(text)
+    if lone := _SURROGATE.search(value):
+        complaint = Complaint(
+            "JSON-SURROGATES",
+            "a string escapes half of a surrogate pair, which is no character",
+            "the other half beside it",
+            f"\\u{ord(lone[0]):04x}",
+        )
+        return _Token("string", position, clean(value), complaint), end
+    return _Token("string", position, value), end
+
+
+def _word(text: str, position: int) -> _Token:
+    """Judge what stands where a number or a literal may: digits, letters, signs and dots."""
+    if number := _NUMBER.fullmatch(text):
+        if overflows(text):
+            complaint = Complaint(
+                "JSON-NUMBER-RANGE",
+                "a number is too large for a 64-bit float",
+                "a magnitude below 1.8e308",
+                f"{shown(text)[1:-1]} ({len(text):,} characters)",
+            )
+            return _Token("scalar", position, text, complaint)
+        if not number["real"] and inexact(text):
+            complaint = Complaint(
+                "JSON-INTEGER-EXACT",
+                "an integer is beyond what every JSON reader holds exactly",
+                f"at most {MAX_EXACT} in magnitude",
+                shown(text)[1:-1],
+            )
+            return _Token("scalar", position, text, complaint)
+        return _Token("scalar", position, text)
+    if text in ("true", "false", "null"):
+        return _Token("scalar", position, text)
+    if text in ("NaN", "Infinity", "-Infinity"):
+        complaint = Complaint(
+            "JSON-NONFINITE", "a number is not finite", "a finite number, or null", text
+        )
+        return _Token("scalar", position, text, complaint)
+    return _Token("bad", position, text)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """Cut the text into tokens; the last one is of the kind "end" or "bad"."""
+    position = 0
+    while True:
+        space = _SPACE.match(text, position)
+        position = space.end() if space else position
+        char = text[position : position + 1]
+        if char == '"':
+            token, end = _scan_string(text, position)
+        elif char and char in "{}[]:,":
+            token, end = _Token(char, position, char), position + 1
+        elif word := _WORD.match(text, position):
+            token, end = _word(word[0], position), word.end()
+        else:
+            token, end = _Token("bad" if char else "end", position, char), position
+        yield token
+        if token.kind in ("bad", "end"):
+            return
+        position = end
+
+
+_VALUE = frozenset(("string", "scalar", "{", "["))
+_ALLOWED = {
+    "value": _VALUE,
+    "first item": _VALUE | {"]"},
+    "key": frozenset(("string",)),
+    "first key": frozenset(("string", "}")),
+    "colon": frozenset((":",)),
+    "next item": frozenset((",", "]")),
+    "next key": frozenset((",", "}")),
+    "end": frozenset(("end",)),
+}
+_EXPECTED = {
+    "value": "a value",
+    "first item": "a value or ']'",
+    "key": "a key in double quotes",
+    "first key": "a key in double quotes, or '}'",
+    "colon": "':'",
+    "next item": "',' or ']'",
+    "next key": "',' or '}'",
+    "end": "the end of the document",
+}
+
+
+def _unexpected(state: str, token: _Token) -> Complaint:
+    """Say what the grammar expects in this state instead of this token."""
+    if token.kind == "end":
+        message = "the document is cut short" if token.position else "the document is empty"
+        return Complaint("JSON-SYNTAX", message, _EXPECTED[state], "the end of the document")
+    message = "data follows the document" if state == "end" else "this is no JSON"
+    found = token.text if len(token.text) == 1 and token.text.isprintable() else shown(token.text)
+    return Complaint("JSON-SYNTAX", message, _EXPECTED[state], found)
+
+
+_TOO_DEEP = Complaint(
+    "JSON-DEPTH",
+    "objects and arrays are nested too deeply",
+    f"at most {MAX_DEPTH} levels",
+    f"level {MAX_DEPTH + 1}",
+)
+_TOO_MANY = Complaint(
+    "JSON-VALUES", "the document has too many values", f"at most {MAX_VALUES:,}", "more"
+)
+_DUPLICATE = Complaint(
+    "JSON-DUPLICATE-KEY", "an object holds the same key twice", "each key once", "the key again"
+)
+
+
+def faults(text: str) -> Iterator[Fault]:
+    """Walk a JSON text and yield its faults in order; one that ends the reading is the last."""
+    path: list[str | int | None] = []  # key or index in each open container; None: no key yet
+    keys: list[set[str] | None] = []  # keys of each open object so far; None: an array
+    state = "value"
+    values = 0
+
+    def fault(complaint: Complaint, position: int) -> Fault:
+        return Fault(complaint, position, tuple(part for part in path if part is not None))
+
+    def after_value() -> str:
+        return "end" if not path else "next item" if keys[-1] is None else "next key"
+
+    for token in _tokens(text):
+        kind = token.kind
+        if kind == "bad" and token.complaint:
+            yield fault(token.complaint, token.position)
+            return
+        if kind not in _ALLOWED[state]:
+            yield fault(_unexpected(state, token), token.position)
+            return
+        seen = keys[-1] if keys else None
+        if state in ("key", "first key") and kind == "string" and seen is not None:
+            path[-1] = token.text
+            if token.text in seen:
+                yield fault(_DUPLICATE, token.position)
+            seen.add(token.text)
+            state = "colon"
+        elif kind == ":":
+            state = "value"
+        elif kind == ",":
+            index = path[-1]
+            path[-1] = index + 1 if isinstance(index, int) else None
+            state = "value" if seen is None else "key"
+        elif kind in ("]", "}"):
+            path.pop()
+            keys.pop()
+            state = after_value()
+        elif kind != "end":
+            values += 1
+            if values > MAX_VALUES:
+                yield fault(_TOO_MANY, token.position)
+                return
+            if kind in ("{", "["):
+                if len(path) == MAX_DEPTH:
+                    yield fault(_TOO_DEEP, token.position)
+                    return
+                path.append(None if kind == "{" else 0)
+                keys.append(set() if kind == "{" else None)
+                state = "first key" if kind == "{" else "first item"
+            else:
+                state = after_value()
+        if token.complaint:
+            yield fault(token.complaint, token.position)

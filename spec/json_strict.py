@@ -1,0 +1,254 @@
+"""Strict reading of JSON documents: RFC 8259, bounded, and nothing that readers disagree on.
+
+A document either reads without doubt or ends in problems, each with the requirement it breaks
+and its place. Nothing here raises on bad input.
+"""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
+from json import JSONDecodeError
+from math import isinf
+
+from nibblespec.spec.json_faults import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    Fault,
+    clean,
+    faults,
+    inexact,
+    overflows,
+)
+
+MAX_BYTES = 2**27
+"""Bytes of the largest document that is read; a caller reads MAX_BYTES + 1 from a file."""
+
+MAX_PROBLEMS = 100
+"""Problems of one kind that are listed one by one."""
+
+_CHUNK = 2**20
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONGEST_KEY = 500
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonProblem:
+    """One breach of a JSON-* requirement.
+
+    `pointer` (RFC 6901) leads to the value, or to the innermost one that could be read;
+    `line` and `column` count from 1, in characters, and are 0 where there is no place.
+    """
+
+    requirement: str
+    message: str
+    pointer: str = ""
+    line: int = 0
+    column: int = 0
+    expected: str = ""
+    found: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What was read. `value` is None where the bytes are no JSON (and for the document null).
+
+    A value is always safe to work on: what breaks a requirement without making the document
+    unreadable is replaced, NaN and numbers too large by None, lone surrogates by U+FFFD; of
+    equal keys the last one stays.
+    """
+
+    value: object
+    problems: tuple[JsonProblem, ...]
+
+
+_UNREADABLE = frozenset(("JSON-SYNTAX", "JSON-DEPTH", "JSON-VALUES"))
+
+
+def parse(data: bytes) -> Document:
+    """Read a JSON document; bad input ends in problems, never in an exception.
+
+    Implements JSON-SIZE, JSON-ENCODING, JSON-SYNTAX, JSON-DEPTH, JSON-VALUES,
+    JSON-DUPLICATE-KEY, JSON-NONFINITE, JSON-NUMBER-RANGE, JSON-INTEGER-EXACT and
+    JSON-SURROGATES.
+    """
+    if len(data) > MAX_BYTES:
+        return Document(None, (_too_large(len(data)),))
+    text, problems = _decode(data)
+    if text is None:
+        return Document(None, problems)
+    walked = not _bounded(data)
+    if walked:
+        problems += _walk(text)
+        if any(problem.requirement in _UNREADABLE for problem in problems):
+            return Document(None, problems)
+    value, trouble = _read(text)
+    if trouble and not walked:
+        problems += _walk(text)
+    if isinstance(trouble, JSONDecodeError) and not any(
+        problem.requirement in _UNREADABLE for problem in problems
+    ):
+        problems += (_as_scanned(trouble),)
+    if any(problem.requirement == "JSON-SURROGATES" for problem in problems):
+        value = _without_surrogates(value)
+    return Document(value, problems)
+
+
+def _too_large(size: int) -> JsonProblem:
+    return JsonProblem(
+        requirement="JSON-SIZE",
+        message="the document is too large",
+        expected=f"at most {MAX_BYTES:,} bytes",
+        found=f"{size:,} bytes" if size > MAX_BYTES + 1 else "more",
+    )
+
+
+def _decode(data: bytes) -> tuple[str | None, tuple[JsonProblem, ...]]:
+    """Decode UTF-8; a byte order mark is a problem but no hindrance, other encodings are."""
+    encoding = json.detect_encoding(data)
+    if encoding not in ("utf-8", "utf-8-sig"):
+        return None, (_encoding_problem(f"{encoding[:6].upper()}, by its first bytes"),)
+    mark = encoding == "utf-8-sig"
+    problems = (_encoding_problem("a byte order mark (EF BB BF)", 1, 1),) if mark else ()
+    try:
+        return data[3 if mark else 0 :].decode("utf-8"), problems
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode("utf-8")
+        found = f"the byte 0x{error.object[error.start]:02X}: {error.reason}"
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        return None, (*problems, _encoding_problem(found, line, column))
+
+
+def _encoding_problem(found: str, line: int = 0, column: int = 0) -> JsonProblem:
+    return JsonProblem(
+        requirement="JSON-ENCODING",
+        message="the document is not plain UTF-8",
+        expected="UTF-8 without a byte order mark",
+        found=found,
+        line=line,
+        column=column,
+    )
+
+
+def _bounded(data: bytes) -> bool:
+    """Say whether depth and number of values are surely within bounds.
+
+    Exact in depth up to the first syntax error, which is as far as a scanner comes. It looks at
+    what stands outside of strings, a chunk at a time: between quotes, once escapes are gone.
+    """
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    inside = depth = values = 0
+    for start in range(0, len(data), _CHUNK):
+        parts = data[start : start + _CHUNK].split(b'"')
+        outside = b"".join(parts[inside::2])
+        inside ^= (len(parts) - 1) & 1
+        brackets = outside.translate(None, _NOT_BRACKETS)
+        values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        depths = [depth, *accumulate((_STEP[byte] for byte in brackets), initial=depth)]
+        depth = depths[-1]
+        if values >= MAX_VALUES or max(depths) > MAX_DEPTH:
+            return False
+    return True
+
+
+def _read(text: str) -> tuple[object, JSONDecodeError | bool]:
+    """Read with the C scanner; the second value says whether there is anything to look for."""
+    doubts: list[str] = []
+
+    def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            doubts.append("duplicate key")
+        return result
+
+    def integer(digits: str) -> int | None:
+        if len(digits) > 15:
+            if overflows(digits):
+                doubts.append("overflow")
+                return None
+            if inexact(digits):
+                doubts.append("inexact")
+        return int(digits)
+
+    def real(digits: str) -> float | None:
+        number = float(digits)
+        if isinf(number):
+            doubts.append("overflow")
+            return None
+        return number
+
+    decoder = json.JSONDecoder(
+        object_pairs_hook=members,
+        parse_int=integer,
+        parse_float=real,
+        parse_constant=doubts.append,
+    )
+    try:
+        value = decoder.decode(text)
+    except JSONDecodeError as error:
+        return None, error
+    return value, bool(doubts) or _ESCAPED_SURROGATE.search(text) is not None
+
+
+def _as_scanned(error: JSONDecodeError) -> JsonProblem:
+    """Report what the scanner said, so that no refusal is lost if the walk sees nothing wrong."""
+    return JsonProblem(
+        requirement="JSON-SYNTAX",
+        message="this is no JSON",
+        expected="a JSON document",
+        found=error.msg,
+        line=error.lineno,
+        column=error.colno,
+    )
+
+
+def _walk(text: str) -> tuple[JsonProblem, ...]:
+    """Find the faults of a text, with lines, columns and pointers."""
+    problems: list[JsonProblem] = []
+    count: Counter[str] = Counter()
+    line, line_start, done = 1, 0, 0
+    for fault in faults(text):
+        requirement = fault.complaint.requirement
+        count[requirement] += 1
+        if count[requirement] > MAX_PROBLEMS + 1:
+            continue
+        line += text.count("\n", done, fault.position)
+        line_start = max(line_start, text.rfind("\n", done, fault.position) + 1)
+        done = fault.position
+        more = count[requirement] > MAX_PROBLEMS
+        problems.append(
+            JsonProblem(
+                requirement=requirement,
+                message="there are more of these" if more else fault.complaint.message,
+                pointer=_pointer(fault),
+                line=line,
+                column=fault.position - line_start + 1,
+                expected=fault.complaint.expected,
+                found=fault.complaint.found,
+            )
+        )
+    return tuple(problems)
+
+
+def _pointer(fault: Fault) -> str:
+    """Write the path as a JSON pointer (RFC 6901); keys of absurd length are cut."""
+    parts = (
+        part if len(part) <= _LONGEST_KEY else part[:_LONGEST_KEY] + "…"
+        for part in map(str, fault.path)
+    )
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def _without_surrogates(value: object) -> object:
+    """Copy a value with U+FFFD in place of every lone surrogate, in keys too."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(key): _without_surrogates(item) for key, item in value.items()}
+    return value
