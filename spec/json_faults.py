@@ -193,7 +193,7 @@ def _unexpected(state: str, token: _Token) -> Complaint:
         message = "the document is cut short" if token.position else "the document is empty"
         return Complaint("JSON-SYNTAX", message, _EXPECTED[state], "the end of the document")
     message = "data follows the document" if state == "end" else "this is no JSON"
-    found = token.text if len(token.text) == 1 and token.text.isprintable() else shown(token.text)
+    found = f"'{token.kind}'" if token.kind in "{}[]:," else shown(token.text)
     return Complaint("JSON-SYNTAX", message, _EXPECTED[state], found)
 
 

@@ -7,6 +7,7 @@ and its place. Nothing here raises on bad input.
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from json import JSONDecodeError
@@ -15,7 +16,6 @@ from math import isinf
 from nibblespec.spec.json_faults import (
     MAX_DEPTH,
     MAX_VALUES,
-    Fault,
     clean,
     faults,
     inexact,
@@ -224,7 +224,7 @@ def _walk(text: str) -> tuple[JsonProblem, ...]:
             JsonProblem(
                 requirement=requirement,
                 message="there are more of these" if more else fault.complaint.message,
-                pointer=_pointer(fault),
+                pointer=pointer(fault.path),
                 line=line,
                 column=fault.position - line_start + 1,
                 expected=fault.complaint.expected,
@@ -234,11 +234,10 @@ def _walk(text: str) -> tuple[JsonProblem, ...]:
     return tuple(problems)
 
 
-def _pointer(fault: Fault) -> str:
-    """Write the path as a JSON pointer (RFC 6901); keys of absurd length are cut."""
+def pointer(path: Iterable[str | int]) -> str:
+    """Write a path as a JSON pointer (RFC 6901); keys of absurd length are cut."""
     parts = (
-        part if len(part) <= _LONGEST_KEY else part[:_LONGEST_KEY] + "…"
-        for part in map(str, fault.path)
+        part if len(part) <= _LONGEST_KEY else part[:_LONGEST_KEY] + "…" for part in map(str, path)
     )
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
 

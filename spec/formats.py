@@ -1,0 +1,118 @@
+"""The formats: which there are, how a manifest tells its own, and how to read one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
+from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
+from nibblespec.spec.json_strict import MAX_BYTES, parse, pointer
+from nibblespec.spec.requirements import requirements
+from pydantic import ValidationError
+
+AnyManifest = DashqManifest | BitnestManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One version of one format."""
+
+    id: str
+    """The value of the manifest's key `format`."""
+    version: int
+    manifest_name: str
+    """File name of the manifest inside a checkpoint's folder."""
+    model: type[DashqManifest] | type[BitnestManifest]
+    document: str
+    """The normative text, relative to the package `nibblespec.spec`."""
+    schema_name: str
+    """File name of the JSON Schema, in the package `nibblespec.schemas`."""
+
+
+FORMATS = (
+    Format(
+        id="dashq-packed-linear",
+        version=1,
+        manifest_name="dashq_config.json",
+        model=DashqManifest,
+        document="dashq_packed_linear/v1/specification.md",
+        schema_name="dashq-packed-linear-v1.schema.json",
+    ),
+    Format(
+        id="bitnest-package-v1",
+        version=1,
+        manifest_name="meta.json",
+        model=BitnestManifest,
+        document="bitnest_package/v1/specification.md",
+        schema_name="bitnest-package-v1.schema.json",
+    ),
+)
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be read; the message says what was expected, found, and where."""
+
+
+def detect(value: object) -> Format | None:
+    """Return the format that a JSON value names in its key `format`, None where it names none.
+
+    A version that is not known does not hide the format: the manifest's structure judges it.
+    """
+    if not isinstance(value, dict):
+        return None
+    return next((known for known in FORMATS if known.id == value.get("format")), None)
+
+
+def read_manifest(path: str | Path) -> AnyManifest:
+    """Read a manifest from its file, or from the checkpoint's folder, into its model.
+
+    This checks JSON and structure and nothing that relates two fields: for that, validate.
+    Raises ManifestError, listing the first errors, where there is no such manifest.
+    """
+    file = _manifest_file(Path(path))
+    try:
+        with file.open("rb") as stream:
+            document = parse(stream.read(MAX_BYTES + 1))
+    except OSError as error:
+        raise ManifestError(f"{file}: cannot be read: {error.strerror or error}") from error
+    errors = [
+        f"line {problem.line}, column {problem.column}"
+        f"{problem.pointer and ' at '}{problem.pointer}: {problem.message}: expected {problem.expected}, found {problem.found}"
+        for problem in document.problems
+        if requirements()[problem.requirement].severity == "error"
+    ]
+    if errors:
+        raise ManifestError(_listed(file, errors))
+    known = detect(document.value)
+    if known is None:
+        names = " or ".join(f'"{known.id}"' for known in FORMATS)
+        raise ManifestError(f'{file}: no known format: expected {names} under the key "format"')
+    try:
+        return known.model.model_validate(document.value)
+    except ValidationError as error:
+        errors = [
+            f"{pointer(details['loc']) or 'the document'}: {details['msg']}"
+            for details in error.errors(
+                include_url=False, include_context=False, include_input=False
+            )
+        ]
+        raise ManifestError(_listed(file, errors)) from None
+
+
+def _manifest_file(path: Path) -> Path:
+    """Return the manifest of a folder; a path that is no folder is the manifest itself."""
+    if not path.is_dir():
+        return path
+    names = [known.manifest_name for known in FORMATS]
+    present = [path / name for name in names if (path / name).is_file()]
+    if len(present) != 1:
+        found = "none" if not present else "both"
+        raise ManifestError(f"{path}: expected one of {' and '.join(names)}, found {found}")
+    return present[0]
+
+
+def _listed(file: Path, errors: list[str]) -> str:
+    """Name the first errors, one a line, and how many more there are."""
+    lines = [f"{file}: no readable manifest", *errors[:10]]
+    if len(errors) > 10:
+        lines.append(f"and {len(errors) - 10} more")
+    return "\n  ".join(lines)
