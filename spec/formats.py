@@ -75,8 +75,8 @@ def read_manifest(path: str | Path) -> AnyManifest:
     except OSError as error:
         raise ManifestError(f"{file}: cannot be read: {error.strerror or error}") from error
     errors = [
-        f"line {problem.line}, column {problem.column}"
-        f"{problem.pointer and ' at '}{problem.pointer}: {problem.message}: expected {problem.expected}, found {problem.found}"
+        f"{problem.pointer or 'the document'} (line {problem.line}, column {problem.column}): "
+        f"{problem.message}: expected {problem.expected}, found {problem.found}"
         for problem in document.problems
         if requirements()[problem.requirement].severity == "error"
     ]

@@ -11,13 +11,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from json.decoder import JSONDecodeError, scanstring
+from typing import NamedTuple
 
 MAX_DEPTH = 64
 MAX_VALUES = 2**22
 MAX_EXACT = 2**53 - 1
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-_WORD = re.compile(r"[\w.+-]+")
+_TOKEN = re.compile(
+    r"[ \t\n\r]*(?:(?P<mark>[{}\[\]:,])"
+    r'|(?P<plain>"[^"\\\x00-\x1f]*")|(?P<quote>")'  # plain: no escape, nothing to find
+    r"|(?P<word>[\w.+-]+)|(?P<bad>.)|(?P<end>\Z))",
+    re.DOTALL,
+)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<real>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -43,8 +48,7 @@ class Fault:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     """`kind` is the character of punctuation, "string", "scalar", "end" or "bad"."""
 
     kind: str
@@ -146,22 +150,23 @@ def _word(text: str, position: int) -> _Token:
 def _tokens(text: str) -> Iterator[_Token]:
     """Cut the text into tokens; the last one is of the kind "end" or "bad"."""
     position = 0
-    while True:
-        space = _SPACE.match(text, position)
-        position = space.end() if space else position
-        char = text[position : position + 1]
-        if char == '"':
-            token, end = _scan_string(text, position)
-        elif char and char in "{}[]:,":
-            token, end = _Token(char, position, char), position + 1
-        elif word := _WORD.match(text, position):
-            token, end = _word(word[0], position), word.end()
+    kind = ""
+    while kind not in ("end", "bad"):
+        match = _TOKEN.match(text, position)
+        assert match is not None  # every alternative failing, the last one matches nothing
+        start, position = match.span(match.lastgroup or "end")
+        if match.lastgroup == "mark":
+            token = _Token(text[start], start)
+        elif match.lastgroup == "plain":
+            token = _Token("string", start, text[start + 1 : position - 1])
+        elif match.lastgroup == "quote":
+            token, position = _scan_string(text, start)
+        elif match.lastgroup == "word":
+            token = _word(text[start:position], start)
         else:
-            token, end = _Token("bad" if char else "end", position, char), position
+            token = _Token(match.lastgroup or "end", start, text[start:position])
+        kind = token.kind
         yield token
-        if token.kind in ("bad", "end"):
-            return
-        position = end
 
 
 _VALUE = frozenset(("string", "scalar", "{", "["))
