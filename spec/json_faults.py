@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from json.decoder import JSONDecodeError, scanstring
+from json import JSONDecodeError
 from typing import NamedTuple
 
 MAX_DEPTH = 64
@@ -24,6 +24,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<real>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
+_DECODER = json.JSONDecoder()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Path = tuple[str | int, ...]
@@ -81,7 +82,7 @@ def shown(text: str) -> str:
 def _scan_string(text: str, position: int) -> tuple[_Token, int]:
     """Read the string whose opening quote is at `position`; return it and where it ends."""
     try:
-        value, end = scanstring(text, position + 1, True)
+        value, end = _DECODER.raw_decode(text, position)
     except JSONDecodeError as error:
         at = error.pos
         if error.msg.startswith("Unterminated"):
