@@ -1,14 +1,20 @@
-"""The dtype names of a module description: canonical names, and spellings that readers take."""
+"""dtype names of the manifest: the canonical ones, and the aliases that readers also take."""
 
 from collections.abc import Mapping
 
-SCALE_ZERO_DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2")
-"""Canonical names for `scale_zero_dtype`."""
+from nibblespec.spec.tensors import Dtype
 
-LINEAR_DTYPES = ("float16", "bfloat16", "float32")
-"""Canonical names for `linear_dtype`."""
+LINEAR_DTYPES: Mapping[str, Dtype] = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
+"""Names of `linear_dtype`, each with its name in a safetensors header."""
 
-ALIASES: Mapping[str, str] = {
+SCALE_ZERO_DTYPES: Mapping[str, Dtype] = {
+    **LINEAR_DTYPES,
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
+"""Names of `scale_zero_dtype`, each with its name in a safetensors header."""
+
+_ALIASES: Mapping[str, str] = {
     "fp16": "float16",
     "half": "float16",
     "bf16": "bfloat16",
@@ -17,15 +23,13 @@ ALIASES: Mapping[str, str] = {
     "fp8_e5m2": "float8_e5m2",
     "fp8_e4m3": "float8_e4m3fn",
 }
-"""Other names that published readers take, in lower case and without the prefix `torch.`."""
 
 
 def canonical_dtype(name: str) -> str | None:
-    """Return the canonical name of a dtype, None for a name that is not known.
+    """Return the canonical name that a name or alias stands for, None where nobody knows it.
 
-    Letters count in either case and a prefix `torch.` is left out (DQ1-MODULE-DTYPE-NAME).
-    Whether the dtype may stand where it was found, the caller says.
+    Readers take aliases whatever the case, and with a prefix `torch.`.
     """
-    short = name.lower().removeprefix("torch.")
-    short = ALIASES.get(short, short)
-    return short if short in SCALE_ZERO_DTYPES else None
+    plain = name.lower().removeprefix("torch.")
+    plain = _ALIASES.get(plain, plain)
+    return plain if plain in SCALE_ZERO_DTYPES else None
