@@ -193,10 +193,10 @@ _EXPECTED = {
 }
 
 
-def _unexpected(state: str, token: _Token) -> Complaint:
+def _unexpected(state: str, token: _Token, empty: bool) -> Complaint:
     """Say what the grammar expects in this state instead of this token."""
     if token.kind == "end":
-        message = "the document is cut short" if token.position else "the document is empty"
+        message = "the document is empty" if empty else "the document is cut short"
         return Complaint("JSON-SYNTAX", message, _EXPECTED[state], "the end of the document")
     message = "data follows the document" if state == "end" else "this is no JSON"
     found = f"'{token.kind}'" if token.kind in "{}[]:," else shown(token.text)
@@ -236,7 +236,7 @@ def faults(text: str) -> Iterator[Fault]:
             yield fault(token.complaint, token.position)
             return
         if kind not in _ALLOWED[state]:
-            yield fault(_unexpected(state, token), token.position)
+            yield fault(_unexpected(state, token, not values), token.position)
             return
         seen = keys[-1] if keys else None
         if state in ("key", "first key") and kind == "string" and seen is not None:

@@ -21,11 +21,15 @@ def _integral(value: object) -> object:
     return value
 
 
+# A bound stands before the validator: behind it, JSON Schema would show it under a foreign name.
 Integer = Annotated[int, Strict(), BeforeValidator(_integral)]
 """A JSON integer: 4 and 4.0, neither true nor "4"."""
 
-Positive = Annotated[int, Strict(), BeforeValidator(_integral), Field(ge=1)]
+Positive = Annotated[int, Strict(), Field(ge=1), BeforeValidator(_integral)]
 """A JSON integer of at least 1."""
+
+BitWidth = Annotated[int, Strict(), Field(ge=1, le=8), BeforeValidator(_integral)]
+"""A JSON integer from 1 to 8."""
 
 Number = Annotated[float, Strict()]
 """A JSON number: neither true nor "4"."""

@@ -4,9 +4,10 @@ The models say what a manifest is built of. What relates two fields is a rule of
 `nibblespec.conformance.artifacts`, under the requirement id of its statement in specification.md.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from nibblespec.spec.json_types import (
+    BitWidth,
     Boolean,
     Integer,
     JsonObject,
@@ -21,7 +22,7 @@ from pydantic import Field
 class Module(JsonObject):
     """One packed linear layer: N output rows, Kq stored columns, of which K are the weight."""
 
-    nbits: Annotated[Integer, Field(ge=1, le=8)] = Field(
+    nbits: BitWidth = Field(
         description="b: bits per code; codes run from 0 to 2**b - 1.", examples=[4]
     )
     group_size: Positive = Field(
