@@ -6,7 +6,12 @@ the report.
 
 Arrays are NumPy arrays; bfloat16 and the float8 types are those of `ml_dtypes`. Inputs are
 C-contiguous, read-only and finite. Outputs are fresh arrays with exactly the stated dtype and
-shape. The suite sends no invalid calls. `...` in a shape stands for any number of leading axes.
+shape (NUM-OUTPUT-FORM, NUM-OUTPUT-FRESH, NUM-INPUT-UNCHANGED). The suite sends no invalid calls.
+`...` in a shape stands for any number of leading axes.
+
+Each docstring says what to compute and which requirements bind it; the full text is in
+specification.md of the format and in numerics.md. rn_D(x) is x rounded to dtype D, to nearest,
+ties to even.
 """
 
 from dataclasses import dataclass
@@ -74,9 +79,11 @@ class Capabilities:
     padded_inputs: bool = True
     """Whether modules with quant_in_features > in_features are accepted."""
     dashq_rounding: DashqRounding = "fused"
-    """The evaluation of dashq reconstruction; only `fused` is canonical (NUM-EVALUATIONS)."""
+    """The evaluation of dashq reconstruction; only `fused` is canonical
+    (NUM-EVALUATION-ONE, NUM-EVALUATION-CANONICAL)."""
     linear_weight_rounding: LinearWeightRounding = "unrounded"
-    """Whether dashq_linear rounds the weight to linear_dtype before the product."""
+    """Whether dashq_linear rounds the weight to linear_dtype before the product
+    (NUM-LINEAR-DASHQ-ROUNDED, NUM-LINEAR-DASHQ-UNROUNDED)."""
     prefill_f16_from: int | None = None
     """Rows M from which nested_linear runs in the mode prefill-f16; None: never."""
     row_invariant_dashq_linear: bool = False
@@ -106,14 +113,27 @@ class PackWords(Protocol):
     """`pack_words`: codes into 32-bit words."""
 
     def __call__(self, codes: Codes, nbits: int) -> Words:
-        """Pack uint8 [n] codes into int32 [ceil(n / floor(32 / nbits))] words."""
+        """Pack codes, uint8 [n] in 0 … 2**nbits - 1, into int32 [ceil(n / P)], P = 32 // nbits.
+
+        Code i goes into word i // P, into the bits from nbits * (i % P) on; the first code of a
+        word is in its least significant bits. Bits that hold no code are zero. Bit 31 makes the
+        word negative (two's complement). n may be 0.
+
+        DQ1-PACKING-ORDER, DQ1-PACKING-COUNT, DQ1-PACKING-SIGN, DQ1-PACKING-SPARE-WRITTEN.
+        """
 
 
 class UnpackWords(Protocol):
     """`unpack_words`: the first `count` codes of 32-bit words."""
 
     def __call__(self, words: Words, nbits: int, count: int) -> Codes:
-        """Unpack int32 [ceil(count / floor(32 / nbits))] words into uint8 [count] codes."""
+        """Unpack words, int32 [ceil(count / P)], P = 32 // nbits, into uint8 [count] codes.
+
+        Code i is (word[i // P] >> (nbits * (i % P))) & (2**nbits - 1), masked after the shift
+        since the word may be negative. Bits that hold no code may be set and are ignored.
+
+        DQ1-PACKING-ORDER, DQ1-PACKING-COUNT, DQ1-PACKING-SIGN, DQ1-PACKING-SPARE-READ.
+        """
 
 
 class DashqReconstruct(Protocol):
@@ -122,7 +142,20 @@ class DashqReconstruct(Protocol):
     def __call__(
         self, words: Words, scale: Array, zero: Array, module: Module, dtype: FloatDtype
     ) -> Array:
-        """Return dtype [N, in_features]; scale and zero are scale_zero_dtype [num_groups, 1]."""
+        """Return the weight, dtype [N, K], N = out_features, K = in_features.
+
+        words: int32 [ceil(N * Kq / P)], Kq = quant_in_features: the codes of the matrix [N, Kq]
+        in row-major order, without a break between rows. scale, zero: scale_zero_dtype
+        [num_groups, 1]; code (n, k) has those at n * (Kq // group_size) + k // group_size.
+
+        The weight of code q, in the evaluation `fused`, in float32:
+        rn_dtype(rn_float32(rn_float32(q - zero) * scale)). The zero point is used as stored: not
+        rounded, not clamped, nothing added. Columns from K on are left out. `dtype` is the dtype
+        to round to, whatever linear_dtype is. In the evaluations `stepwise` and `bf16-params`
+        the roundings are elsewhere (Numerics, chapter 3); the result is exact in each.
+
+        DQ1-PACKING-ROWS, DQ1-RECONSTRUCT-*, NUM-EVALUATION-*, NUM-ROUND-*.
+        """
 
 
 class DashqLinear(Protocol):
@@ -137,7 +170,17 @@ class DashqLinear(Protocol):
         bias: Array | None,
         module: Module,
     ) -> Array:
-        """Return [M, N] in x's dtype for x [M, in_features]; bias is linear_dtype [N] or None."""
+        """Return x · weightᵀ + bias, [M, N] in x's dtype, which is linear_dtype.
+
+        x: linear_dtype [M, K], K = in_features; bias: linear_dtype [N] or None; the rest as in
+        `dashq_reconstruct`. Products and sums have at least float32's precision, in any order;
+        the bias is added before the one rounding to x's dtype. The weight is rounded to
+        linear_dtype before the product, or not, as `linear_weight_rounding` declares. Bounded:
+        the result lies between rn(y - B) and rn(y + B), B as in Numerics, chapter 4.
+
+        DQ1-LINEAR-*, NUM-LINEAR-ACCUMULATE, NUM-LINEAR-DASHQ-ROUNDED,
+        NUM-LINEAR-DASHQ-UNROUNDED.
+        """
 
 
 class PackPlanes(Protocol):
