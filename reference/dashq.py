@@ -85,7 +85,9 @@ def dashq_reconstruct(
     """Return the logical weight, `dtype` [N, K].
 
     words int32 [⌈N·Kq / P⌉]; scale and zero, finite, [num_groups, 1] in the module's
-    scale_zero_dtype. Implements DQ1-PACKING-ROWS and DQ1-RECONSTRUCT-*.
+    scale_zero_dtype. Implements chapter 7 of the specification: DQ1-PACKING-ROWS,
+    DQ1-RECONSTRUCT-FORMULA, DQ1-RECONSTRUCT-GROUPS, DQ1-RECONSTRUCT-ZERO-POINT,
+    DQ1-RECONSTRUCT-PARAMETERS, DQ1-RECONSTRUCT-CROP and DQ1-RECONSTRUCT-DTYPE.
 
     Raises TypeError for a wrong dtype; ValueError for a wrong shape, a non-finite parameter, an
     unknown dtype or evaluation name, or a module whose sizes do not fit each other.
@@ -113,8 +115,9 @@ def dashq_linear(
 
     x [M, K] and bias [N] (or None) in linear_dtype; the other arguments as `dashq_reconstruct`
     takes them. Ŵ is the weight in linear_dtype (`rounded`) or, in the evaluations whose product
-    is in float32, that product (`unrounded`). Implements DQ1-LINEAR-*, NUM-LINEAR-ACCUMULATE and
-    NUM-INVARIANT-ROWS-DASHQ: `dense_product` says how it sums.
+    is in float32, that product (`unrounded`). Implements DQ1-LINEAR-FORMULA, DQ1-LINEAR-BIAS,
+    DQ1-LINEAR-DTYPE, DQ1-LINEAR-PADDING, NUM-LINEAR-ACCUMULATE and NUM-INVARIANT-ROWS-DASHQ:
+    `dense_product` says how it sums.
 
     Raises as `dashq_reconstruct` does.
     """

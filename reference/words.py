@@ -29,8 +29,9 @@ def word_count(count: int, nbits: int) -> int:
 def pack_words(codes: Codes, nbits: int) -> Words:
     """Pack uint8 [n] codes in 0 … 2^b − 1 into int32 [⌈n / P⌉] words.
 
-    Implements DQ1-PACKING-ORDER, -COUNT, -SIGN and -SPARE-WRITTEN. Raises TypeError for a wrong
-    dtype, ValueError for a wrong rank, bit width or a code out of range.
+    Implements DQ1-PACKING-ORDER, DQ1-PACKING-COUNT, DQ1-PACKING-SIGN and
+    DQ1-PACKING-SPARE-WRITTEN. Raises TypeError for a wrong dtype, ValueError for a wrong rank or
+    bit width or a code out of range.
     """
     per_word = codes_per_word(nbits)
     check_array(codes, "codes", "uint8", ("n",))
@@ -44,8 +45,9 @@ def pack_words(codes: Codes, nbits: int) -> Words:
 def unpack_words(words: Words, nbits: int, count: int) -> Codes:
     """Unpack the first `count` codes of int32 [⌈count / P⌉] words into uint8 [count].
 
-    Implements DQ1-PACKING-ORDER, -COUNT, -SIGN and -SPARE-READ. Raises TypeError for a wrong
-    dtype, ValueError for a wrong rank, bit width or number of words.
+    Implements DQ1-PACKING-ORDER, DQ1-PACKING-COUNT, DQ1-PACKING-SIGN and
+    DQ1-PACKING-SPARE-READ. Raises TypeError for a wrong dtype, ValueError for a wrong rank, bit
+    width or number of words.
     """
     check_integer(nbits, "nbits", 1, 8)
     check_integer(count, "count", 0)

@@ -154,7 +154,10 @@ class DashqReconstruct(Protocol):
         to round to, whatever linear_dtype is. In the evaluations `stepwise` and `bf16-params`
         the roundings are elsewhere (Numerics, chapter 3); the result is exact in each.
 
-        DQ1-PACKING-ROWS, DQ1-RECONSTRUCT-*, NUM-EVALUATION-*, NUM-ROUND-*.
+        DQ1-PACKING-ROWS, DQ1-RECONSTRUCT-FORMULA, DQ1-RECONSTRUCT-GROUPS,
+        DQ1-RECONSTRUCT-ZERO-POINT, DQ1-RECONSTRUCT-PARAMETERS, DQ1-RECONSTRUCT-CROP,
+        DQ1-RECONSTRUCT-DTYPE, NUM-EVALUATION-FUSED, NUM-EVALUATION-STEPWISE,
+        NUM-EVALUATION-BF16-PARAMS.
         """
 
 
@@ -178,8 +181,8 @@ class DashqLinear(Protocol):
         linear_dtype before the product, or not, as `linear_weight_rounding` declares. Bounded:
         the result lies between rn(y - B) and rn(y + B), B as in Numerics, chapter 4.
 
-        DQ1-LINEAR-*, NUM-LINEAR-ACCUMULATE, NUM-LINEAR-DASHQ-ROUNDED,
-        NUM-LINEAR-DASHQ-UNROUNDED.
+        DQ1-LINEAR-FORMULA, DQ1-LINEAR-BIAS, DQ1-LINEAR-DTYPE, DQ1-LINEAR-PADDING,
+        NUM-LINEAR-ACCUMULATE, NUM-LINEAR-DASHQ-ROUNDED, NUM-LINEAR-DASHQ-UNROUNDED.
         """
 
 
