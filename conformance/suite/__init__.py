@@ -1,1 +1,1 @@
-"""Conformance of code: the tests that every backend meets."""
+"""The conformance suite: property tests of a backend, one file per section of the text."""

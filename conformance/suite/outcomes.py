@@ -1,0 +1,23 @@
+"""How a test of the suite ends, where it does not pass."""
+
+
+class Violation(AssertionError):  # noqa: N818  # it names a fact about the backend
+    """The backend's answer breaks a requirement: the result `fail`.
+
+    `requirements` names what is broken where that is not what the test is about, such as an
+    output of the wrong dtype; empty means the requirements that the test states.
+    """
+
+    def __init__(self, message: str, *requirements: str) -> None:
+        super().__init__(message)
+        self.requirements = requirements
+        self.case = ""
+        """The inputs in words; set by the property that drew them."""
+
+
+class BackendError(Exception):
+    """The backend raised on a valid call: the result `error`. Its exception is the cause."""
+
+
+class NotClaimed(Exception):  # noqa: N818  # no error either
+    """The backend does not claim what the test is about: the result `not-claimed`."""

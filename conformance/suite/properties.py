@@ -1,0 +1,81 @@
+"""`for_all`: a test that holds for every case of a domain, drawn by Hypothesis.
+
+A domain is made from what the backend claims, so that no case asks for more. Its `always` cases
+are tried first, whatever the seed: kinds of fault are met by construction, not by luck.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from hypothesis import HealthCheck, Phase, example, given, seed, settings
+from hypothesis.errors import Flaky
+from hypothesis.strategies import SearchStrategy
+from nibblespec.conformance.suite.outcomes import Violation
+from nibblespec.conformance.suite.trial import Trial
+from nibblespec.spec.operations import Capabilities
+
+Case = TypeVar("Case")
+Test = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain(Generic[Case]):
+    """The cases of a property: those always tried, and a strategy for more."""
+
+    always: tuple[Case, ...]
+    strategy: SearchStrategy[Case]
+
+
+def for_all(domain: Callable[[Capabilities], Domain[Case]]) -> Callable[[Test], Test]:
+    """Run the test for the cases of `domain(capabilities)`, one at a time, as its `case`.
+
+    The other parameters of the test are fixtures, as ever.
+    """
+
+    def decorate(test: Test) -> Test:
+        @functools.wraps(test)
+        def run(trial: Trial, **fixtures: object) -> None:
+            _try_all(domain(trial.capabilities), functools.partial(test, **fixtures), trial)
+
+        signature = inspect.signature(test)
+        fixtures = [p for p in signature.parameters.values() if p.name not in {"case", "trial"}]
+        trial = inspect.Parameter("trial", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = signature.replace(parameters=[trial, *fixtures])  # type: ignore[attr-defined]  # read by inspect.signature, and so by pytest
+        return run
+
+    return decorate
+
+
+def _try_all(cases: Domain[Any], test: Test, trial: Trial) -> None:
+    def holds(case: object) -> None:
+        try:
+            test(case=case)
+        except Violation as violation:
+            violation.case = repr(case)
+            raise
+
+    prove = given(case=cases.strategy)(holds)
+    for case in reversed(cases.always):
+        prove = example(case=case)(prove)
+    try:
+        seed(trial.seed)(_settings(trial)(prove))()
+    except Flaky as flaky:
+        violation = Violation(f"two runs of one call disagree ({flaky})", "NUM-INVARIANT-REPEAT")
+        raise violation from flaky
+
+
+def _settings(trial: Trial) -> settings:
+    phases = [Phase.explicit, Phase.generate]
+    return settings(
+        max_examples=trial.max_examples,
+        phases=[*phases, Phase.shrink] if trial.shrink else phases,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )

@@ -1,0 +1,88 @@
+"""Running the suite from Python: on a backend object, in this process."""
+
+import contextlib
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from nibblespec.conformance import plugin
+from nibblespec.conformance.suite.results import TestResult
+from nibblespec.spec.operations import Backend
+
+SUITE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run found: pytest's exit status, its results, and what it printed."""
+
+    exit_status: int
+    results: tuple[TestResult, ...]
+    output: str
+
+
+@dataclass(slots=True)
+class _Hooks:
+    """Puts the preset into a run and keeps hold of its results."""
+
+    preset: plugin.Preset
+    results: list[TestResult]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.stash[plugin.PRESET] = self.preset
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        self.results.extend(config.stash[plugin.COLLECTOR].results)
+
+
+def run(
+    backend: Backend,
+    *,
+    files: Sequence[str] = (),
+    select: str = "",
+    max_examples: int = plugin.DEFAULT_MAX_EXAMPLES,
+    seed: int = 0,
+    shrink: bool = True,
+    stop_at_first: bool = False,
+    arguments: Sequence[str] = (),
+) -> Outcome:
+    """Run the suite on a backend object and return what was found. Nothing is printed.
+
+    `files` are names of test files of the suite (all where none is given), `select` is an
+    expression for pytest's -k, `arguments` are further arguments of pytest.
+    """
+    hooks = _Hooks(plugin.Preset(backend=backend, shrink=shrink), [])
+    chosen = [str(SUITE / name) for name in files] or [str(SUITE)]
+    options = [f"--max-examples={max_examples}", f"--hypothesis-seed={seed}", "--no-header"]
+    options += ["-k", select] if select else []
+    options += ["--maxfail=1"] if stop_at_first else []
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        status = pytest.main([*chosen, *ARGUMENTS, *options, *arguments], plugins=[hooks])
+    return Outcome(int(status), tuple(hooks.results), printed.getvalue())
+
+
+def run_installed(arguments: Sequence[str]) -> int:
+    """Run the suite as `nibblespec conformance` does, with the given arguments of pytest."""
+    hooks = _Hooks(plugin.Preset(command="nibblespec conformance"), [])
+    return int(pytest.main([str(SUITE), *ARGUMENTS, *arguments], plugins=[hooks]))
+
+
+ARGUMENTS = (
+    "-p",
+    "nibblespec.conformance.plugin",
+    "-p",
+    "no:cacheprovider",
+    # The folder where the user stands may have a configuration of its own; it is not ours.
+    "-c",
+    os.devnull,
+    f"--rootdir={SUITE}",
+    "--import-mode=importlib",
+    "--strict-markers",
+    "-ra",
+)
+"""Arguments that make a run the same wherever it is started."""
