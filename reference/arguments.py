@@ -45,7 +45,9 @@ def check_not_empty(value: NDArray[Any], name: str) -> None:
 
 def check_finite(value: NDArray[Any], name: str) -> None:
     """Require that no element is infinite or NaN."""
-    _check_all(np.isfinite(value), value, name, "finite elements")
+    with np.errstate(invalid="ignore"):  # a signalling NaN is found, not warned of
+        finite = np.isfinite(value)
+    _check_all(finite, value, name, "finite elements")
 
 
 def check_range(value: NDArray[Any], name: str, low: int, high: int) -> None:

@@ -44,15 +44,13 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def round_float32(values: Float32, dtype: str) -> Array:
     """Round float32 [...] to `dtype` [...]: to nearest, ties to even, once (NUM-ROUND-NEAREST).
 
-    Values too large become ±inf, values too small subnormals or ±0; the sign of zero is kept.
-    `dtype` is float16, bfloat16 or float32. The result is a fresh array.
+    Values too large become ±inf (NaN in float8_e4m3fn, which has no infinity), values too small
+    subnormals or ±0; the sign of zero is kept. The result is a fresh array.
     """
     if values.dtype != np.float32:
         raise TypeError(f"values: expected float32, found {values.dtype}")
-    if dtype not in FLOAT_DTYPES:
-        raise ValueError(f"dtype: expected one of {', '.join(FLOAT_DTYPES)}, found {dtype!r}")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return values.astype(DTYPES[dtype])
+        return values.astype(numpy_dtype(dtype))
 
 
 def round_float64(values: Float64, dtype: str) -> Array:
@@ -60,7 +58,7 @@ def round_float64(values: Float64, dtype: str) -> Array:
 
     Equal to `round_float32` but from float64. A first rounding to odd keeps in float32's last
     bit whether anything was cut off, so that the second rounding sees on which side of a tie the
-    value was; float32 has more than two bits to spare over float16 and bfloat16, subnormals too.
+    value was; float32 has more than two bits to spare over every narrower dtype, subnormals too.
     """
     if values.dtype != np.float64:
         raise TypeError(f"values: expected float64, found {values.dtype}")
