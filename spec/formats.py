@@ -94,6 +94,7 @@ def read_manifest(path: str | Path) -> AnyManifest:
             for details in error.errors(
                 include_url=False, include_context=False, include_input=False
             )
+            if details["type"] != "default_factory_not_called"  # it follows from another error
         ]
         raise ManifestError(_listed(file, errors)) from None
 

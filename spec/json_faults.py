@@ -14,7 +14,6 @@ from json import JSONDecodeError
 from typing import NamedTuple
 
 MAX_DEPTH = 64
-MAX_VALUES = 2**22
 MAX_EXACT = 2**53 - 1
 
 _TOKEN = re.compile(
@@ -24,6 +23,10 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<real>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
+_MEMBER = re.compile(  # a member that cannot be wrong, and the comma behind it: most of a manifest
+    r'[ \t\n\r]*"([^"\\\x00-\x1f]*)"[ \t\n\r]*:'
+    r'[ \t\n\r]*(?:"[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]{0,14})|true|false|null)[ \t\n\r]*,'
+)
 _DECODER = json.JSONDecoder()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -148,30 +151,26 @@ def _word(text: str, position: int) -> _Token:
     return _Token("bad", position, text)
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    """Cut the text into tokens; the last one is of the kind "end" or "bad"."""
-    position = 0
-    kind = ""
-    while kind not in ("end", "bad"):
-        match = _TOKEN.match(text, position)
-        assert match is not None  # every alternative failing, the last one matches nothing
-        start, position = match.span(match.lastgroup or "end")
-        if match.lastgroup == "mark":
-            token = _Token(text[start], start)
-        elif match.lastgroup == "plain":
-            token = _Token("string", start, text[start + 1 : position - 1])
-        elif match.lastgroup == "quote":
-            token, position = _scan_string(text, start)
-        elif match.lastgroup == "word":
-            token = _word(text[start:position], start)
-        else:
-            token = _Token(match.lastgroup or "end", start, text[start:position])
-        kind = token.kind
-        yield token
+def _token(text: str, position: int) -> tuple[_Token, int]:
+    """Read the token that follows a position, and where it ends."""
+    match = _TOKEN.match(text, position)
+    assert match is not None  # where nothing else matches, "end" does
+    kind = match.lastgroup or "end"
+    start, end = match.span(kind)
+    if kind == "mark":
+        return _Token(text[start], start), end
+    if kind == "plain":
+        return _Token("string", start, text[start + 1 : end - 1]), end
+    if kind == "quote":
+        return _scan_string(text, start)
+    if kind == "word":
+        return _word(text[start:end], start), end
+    return _Token(kind, start, text[start:end]), end
 
 
 _VALUE = frozenset(("string", "scalar", "{", "["))
 _ALLOWED = {
+    "document": _VALUE,
     "value": _VALUE,
     "first item": _VALUE | {"]"},
     "key": frozenset(("string",)),
@@ -182,6 +181,7 @@ _ALLOWED = {
     "end": frozenset(("end",)),
 }
 _EXPECTED = {
+    "document": "a value",
     "value": "a value",
     "first item": "a value or ']'",
     "key": "a key in double quotes",
@@ -193,10 +193,10 @@ _EXPECTED = {
 }
 
 
-def _unexpected(state: str, token: _Token, empty: bool) -> Complaint:
+def _unexpected(state: str, token: _Token) -> Complaint:
     """Say what the grammar expects in this state instead of this token."""
     if token.kind == "end":
-        message = "the document is empty" if empty else "the document is cut short"
+        message = "the document is empty" if state == "document" else "the document is cut short"
         return Complaint("JSON-SYNTAX", message, _EXPECTED[state], "the end of the document")
     message = "data follows the document" if state == "end" else "this is no JSON"
     found = f"'{token.kind}'" if token.kind in "{}[]:," else shown(token.text)
@@ -209,9 +209,6 @@ _TOO_DEEP = Complaint(
     f"at most {MAX_DEPTH} levels",
     f"level {MAX_DEPTH + 1}",
 )
-_TOO_MANY = Complaint(
-    "JSON-VALUES", "the document has too many values", f"at most {MAX_VALUES:,}", "more"
-)
 _DUPLICATE = Complaint(
     "JSON-DUPLICATE-KEY", "an object holds the same key twice", "each key once", "the key again"
 )
@@ -221,53 +218,56 @@ def faults(text: str) -> Iterator[Fault]:
     """Walk a JSON text and yield its faults in order; one that ends the reading is the last."""
     path: list[str | int | None] = []  # key or index in each open container; None: no key yet
     keys: list[set[str] | None] = []  # keys of each open object so far; None: an array
-    state = "value"
-    values = 0
+    state = "document"
+    position = 0
 
     def fault(complaint: Complaint, position: int) -> Fault:
         return Fault(complaint, position, tuple(part for part in path if part is not None))
 
-    def after_value() -> str:
-        return "end" if not path else "next item" if keys[-1] is None else "next key"
+    def add_key(key: str) -> bool:
+        path[-1] = key
+        seen = keys[-1] if keys[-1] is not None else set()
+        new = key not in seen
+        seen.add(key)
+        return new
 
-    for token in _tokens(text):
+    while True:
+        if state in ("key", "first key") and (member := _MEMBER.match(text, position)):
+            if not add_key(member[1]):
+                yield fault(_DUPLICATE, member.start(1) - 1)
+            position, state, path[-1] = member.end(), "key", None
+            continue
+        token, position = _token(text, position)
         kind = token.kind
         if kind == "bad" and token.complaint:
             yield fault(token.complaint, token.position)
             return
         if kind not in _ALLOWED[state]:
-            yield fault(_unexpected(state, token, not values), token.position)
+            yield fault(_unexpected(state, token), token.position)
             return
-        seen = keys[-1] if keys else None
-        if state in ("key", "first key") and kind == "string" and seen is not None:
-            path[-1] = token.text
-            if token.text in seen:
+        if kind == "end":
+            return
+        if state in ("key", "first key") and kind == "string":
+            if not add_key(token.text):
                 yield fault(_DUPLICATE, token.position)
-            seen.add(token.text)
             state = "colon"
         elif kind == ":":
             state = "value"
         elif kind == ",":
             index = path[-1]
             path[-1] = index + 1 if isinstance(index, int) else None
-            state = "value" if seen is None else "key"
-        elif kind in ("]", "}"):
-            path.pop()
-            keys.pop()
-            state = after_value()
-        elif kind != "end":
-            values += 1
-            if values > MAX_VALUES:
-                yield fault(_TOO_MANY, token.position)
+            state = "value" if keys[-1] is None else "key"
+        elif kind in ("{", "["):
+            if len(path) == MAX_DEPTH:
+                yield fault(_TOO_DEEP, token.position)
                 return
-            if kind in ("{", "["):
-                if len(path) == MAX_DEPTH:
-                    yield fault(_TOO_DEEP, token.position)
-                    return
-                path.append(None if kind == "{" else 0)
-                keys.append(set() if kind == "{" else None)
-                state = "first key" if kind == "{" else "first item"
-            else:
-                state = after_value()
+            path.append(None if kind == "{" else 0)
+            keys.append(set() if kind == "{" else None)
+            state = "first key" if kind == "{" else "first item"
+        else:
+            if kind in ("]", "}"):
+                path.pop()
+                keys.pop()
+            state = "end" if not path else "next item" if keys[-1] is None else "next key"
         if token.complaint:
             yield fault(token.complaint, token.position)

@@ -9,13 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from json import JSONDecodeError
 from math import isinf
 
 from nibblespec.spec.json_faults import (
     MAX_DEPTH,
-    MAX_VALUES,
     clean,
     faults,
     inexact,
@@ -25,13 +24,17 @@ from nibblespec.spec.json_faults import (
 MAX_BYTES = 2**27
 """Bytes of the largest document that is read; a caller reads MAX_BYTES + 1 from a file."""
 
+MAX_VALUES = 2**21
+"""Characters , [ and { outside of strings: with one of them every item and member begins."""
+
 MAX_PROBLEMS = 100
-"""Problems of one kind that are listed one by one."""
+"""Problems of one kind that are listed one by one; after ten times as many reading stops."""
 
 _CHUNK = 2**20
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONGEST_KEY = 500
+_UNREADABLE = frozenset(("JSON-SYNTAX", "JSON-DEPTH"))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
@@ -65,7 +68,12 @@ class Document:
     problems: tuple[JsonProblem, ...]
 
 
-_UNREADABLE = frozenset(("JSON-SYNTAX", "JSON-DEPTH", "JSON-VALUES"))
+_TOO_MANY_VALUES = JsonProblem(
+    requirement="JSON-VALUES",
+    message="the document has too many values",
+    expected=f"at most {MAX_VALUES:,} of the characters , [ and {{ outside of strings",
+    found="more",
+)
 
 
 def parse(data: bytes) -> Document:
@@ -80,7 +88,10 @@ def parse(data: bytes) -> Document:
     text, problems = _decode(data)
     if text is None:
         return Document(None, problems)
-    walked = not _bounded(data)
+    separators, depth = _extent(data)
+    if separators > MAX_VALUES:
+        return Document(None, (*problems, _TOO_MANY_VALUES))
+    walked = depth > MAX_DEPTH
     if walked:
         problems += _walk(text)
         if any(problem.requirement in _UNREADABLE for problem in problems):
@@ -133,26 +144,26 @@ def _encoding_problem(found: str, line: int = 0, column: int = 0) -> JsonProblem
     )
 
 
-def _bounded(data: bytes) -> bool:
-    """Say whether depth and number of values are surely within bounds.
+def _extent(data: bytes) -> tuple[int, int]:
+    """Count the characters , [ { outside of strings, and how deep brackets nest.
 
-    Exact in depth up to the first syntax error, which is as far as a scanner comes. It looks at
-    what stands outside of strings, a chunk at a time: between quotes, once escapes are gone.
+    Exact up to the first syntax error, which is as far as a scanner comes; stops early at a bound.
+    Outside of strings is every other piece between quotes, once escapes are gone.
     """
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    inside = depth = values = 0
+    inside = depth = deepest = separators = 0
     for start in range(0, len(data), _CHUNK):
         parts = data[start : start + _CHUNK].split(b'"')
         outside = b"".join(parts[inside::2])
         inside ^= (len(parts) - 1) & 1
+        separators += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        if separators > MAX_VALUES or deepest > MAX_DEPTH:
+            break
         brackets = outside.translate(None, _NOT_BRACKETS)
-        values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-        depths = [depth, *accumulate((_STEP[byte] for byte in brackets), initial=depth)]
-        depth = depths[-1]
-        if values >= MAX_VALUES or max(depths) > MAX_DEPTH:
-            return False
-    return True
+        depths = [*accumulate((_STEP[byte] for byte in brackets), initial=depth)]
+        depth, deepest = depths[-1], max(deepest, *depths)
+    return separators, deepest
 
 
 def _read(text: str) -> tuple[object, JSONDecodeError | bool]:
@@ -211,7 +222,7 @@ def _walk(text: str) -> tuple[JsonProblem, ...]:
     problems: list[JsonProblem] = []
     count: Counter[str] = Counter()
     line, line_start, done = 1, 0, 0
-    for fault in faults(text):
+    for fault in islice(faults(text), 10 * MAX_PROBLEMS):
         requirement = fault.complaint.requirement
         count[requirement] += 1
         if count[requirement] > MAX_PROBLEMS + 1:
