@@ -20,13 +20,13 @@ from nibblespec.conformance.artifacts.findings import (
     finding,
     pointer,
 )
+from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import (
     DTYPE_BITS,
     ENTRY_RULES,
     TensorEntry,
     bytes_text,
     entry_problem,
-    json_kind,
     read_entry,
 )
 from nibblespec.spec import json_strict
@@ -249,7 +249,7 @@ def _metadata_problems(value: Mapping[str, object]) -> Iterator[Problem]:
             message="the metadata is no object",
             pointer=pointer(_METADATA),
             expected="an object whose values are strings",
-            found=json_kind(metadata),
+            found=show(metadata),
         )
         return
     for key, text in metadata.items():
@@ -258,7 +258,7 @@ def _metadata_problems(value: Mapping[str, object]) -> Iterator[Problem]:
                 message="a value of the metadata is no string",
                 pointer=pointer(_METADATA, key),
                 expected="a string",
-                found=json_kind(text),
+                found=show(text),
             )
 
 

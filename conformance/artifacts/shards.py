@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
 from nibblespec.conformance.artifacts.folder import INDEX, SUFFIX
 from nibblespec.conformance.artifacts.safetensors_headers import Header
-from nibblespec.conformance.artifacts.tensor_entries import bytes_text, json_kind
+from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.tensor_entries import bytes_text
 
 SINGLE = "model.safetensors"
 
@@ -115,7 +116,8 @@ def _numbers(shards: Shards) -> Iterator[Problem]:
         expected = f"one name and one count, as in {matches[0][0]}"
         found = ", ".join(f"{other}-…-of-{n}" for other, n in groups[:4])
     elif numbers != list(range(1, len(numbers) + 1)) or len(numbers) != count:
-        missing = next((i for i in range(1, count + 1) if i not in set(numbers)), None)
+        present = set(numbers)
+        missing = next((i for i in range(1, count + 1) if i not in present), None)
         expected = f"{name}-1-of-{count} to {name}-{count}-of-{count}, each once"
         found = f"{len(numbers)} of them" + (f", {missing} missing" if missing else "")
     else:
@@ -133,7 +135,7 @@ def _structure(shards: Shards) -> Iterator[Problem]:
         return
     expected = "an object whose values are file names"
     if not isinstance(shards.index, dict):
-        found, path = json_kind(shards.index), ""
+        found = show(shards.index)
         yield Problem(message="the index is no object", file=INDEX, expected=expected, found=found)
         return
     raw, path = shards.index.get("weight_map"), pointer("weight_map")
@@ -143,7 +145,7 @@ def _structure(shards: Shards) -> Iterator[Problem]:
             file=INDEX,
             pointer=path if "weight_map" in shards.index else "",
             expected=expected,
-            found=json_kind(raw) if "weight_map" in shards.index else "nothing",
+            found=show(raw) if "weight_map" in shards.index else "nothing",
         )
         return
     for tensor, file in raw.items():
@@ -154,7 +156,7 @@ def _structure(shards: Shards) -> Iterator[Problem]:
                 pointer=pointer("weight_map", tensor),
                 tensor=tensor,
                 expected="a file name",
-                found=json_kind(file),
+                found=show(file),
             )
 
 
@@ -168,7 +170,7 @@ def _names(shards: Shards) -> Iterator[Problem]:
                 pointer=pointer("weight_map", tensor),
                 tensor=tensor,
                 expected="a plain name that ends in .safetensors, without a folder",
-                found=repr(file[:80]),
+                found=show(file),
                 hint="it was not followed",
             )
 
@@ -211,13 +213,12 @@ def _total(shards: Shards) -> Iterator[Problem]:
         entry.end - entry.begin for file in named for entry in shards.headers[file].tensors.values()
     )
     if isinstance(stated, bool) or stated != total:
-        number = isinstance(stated, int | float) and not isinstance(stated, bool)
         yield Problem(
             message="total_size is not the bytes of all tensors",
             file=INDEX,
             pointer=pointer("metadata", "total_size"),
             expected=bytes_text(total),
-            found=f"{stated:,}" if number else json_kind(stated),
+            found=show(stated),
         )
 
 

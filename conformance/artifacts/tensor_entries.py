@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import prod
 
 from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.show import show
 
 MAX_RANK = 64
 MAX_TENSOR_BITS = 2**63
@@ -79,16 +80,16 @@ def entry_problem(name: str, value: object) -> Problem:
 def _first_fault(value: object) -> tuple[tuple[str | int, ...], str, str]:
     """Return path, expected and found of the first thing that makes an entry malformed."""
     if not isinstance(value, dict):
-        return (), "an object with dtype, shape and data_offsets", json_kind(value)
+        return (), "an object with dtype, shape and data_offsets", show(value)
     for key, kind in (("dtype", str), ("shape", list), ("data_offsets", list)):
         if not isinstance(value.get(key), kind):
-            found = json_kind(value[key]) if key in value else "nothing"
+            found = show(value[key]) if key in value else "nothing"
             return (key,), "a string" if kind is str else "an array", found
     if len(value["data_offsets"]) != 2:
-        return ("data_offsets",), "an array of 2", json_kind(value["data_offsets"])
+        return ("data_offsets",), "an array of 2", show(value["data_offsets"])
     integer = "an integer of at least 0, without fraction and exponent"
     return next(
-        ((key, index), integer, json_kind(number))
+        ((key, index), integer, show(number))
         for key in ("shape", "data_offsets")
         for index, number in enumerate(value[key])
         if not _natural(number)
@@ -154,28 +155,22 @@ ENTRY_RULES: Mapping[str, Rule[TensorEntry]] = {
 """What one well-formed entry has to satisfy by itself."""
 
 
+def shape_fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    """Say whether a shape is the expected one, in which None is any size."""
+    return len(shape) == len(expected) and all(
+        size in (given, None) for given, size in zip(shape, expected, strict=True)
+    )
+
+
+def entry_text(entry: TensorEntry) -> str:
+    """Write a tensor's dtype and shape for a message."""
+    return f"{entry.dtype[:40]} {shape_text(entry.shape)}"
+
+
 def shape_text(shape: tuple[int | None, ...]) -> str:
     """Write a shape for a message, shortened where it is absurdly long; None is any size."""
     sizes = ["any" if size is None else str(size)[:24] for size in shape[:8]]
     return f"[{', '.join(sizes)}{', …' if len(shape) > 8 else ''}]"
-
-
-def json_kind(value: object) -> str:
-    """Name a JSON value for a message, short whatever it is."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            text = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "a huge one"
-            return f"the number {text}"
-        case str():
-            return f"the string {value[:40]!r}"
-        case list():
-            return f"an array of {len(value)}"
-        case _:
-            return "an object"
 
 
 def bytes_text(count: int) -> str:
