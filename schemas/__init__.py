@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12 of every manifest version, generated from the models."""
+"""JSON Schema 2020-12: of every manifest version, generated from the models, and of findings."""
 
 import json
 from functools import cache
@@ -6,18 +6,22 @@ from importlib.resources import files
 
 from nibblespec.spec.formats import FORMATS
 
+FINDINGS = "findings"
+FINDINGS_SCHEMA = "findings.schema.json"
+
 
 @cache
 def schema_text(format_id: str) -> str:
     """Return the JSON Schema of a format's manifest as it is committed.
 
-    Raises ValueError, naming the known ones, where there is no such format.
+    "findings" is what `nibblespec validate --format json` writes. Raises ValueError, naming the
+    known ones, where there is no such format.
     """
-    for known in FORMATS:
-        if known.id == format_id:
-            return files(__name__).joinpath(known.schema_name).read_text(encoding="utf-8")
-    names = " or ".join(known.id for known in FORMATS)
-    raise ValueError(f"no schema for the format {format_id!r}: expected {names}")
+    names = {known.id: known.schema_name for known in FORMATS} | {FINDINGS: FINDINGS_SCHEMA}
+    if format_id not in names:
+        expected = ", ".join(names)
+        raise ValueError(f"no schema for the format {format_id!r}: expected one of {expected}")
+    return files(__name__).joinpath(names[format_id]).read_text(encoding="utf-8")
 
 
 def load_schema(format_id: str) -> dict[str, object]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nibblespec.spec import json_strict
 from nibblespec.spec.requirements import Severity, requirements
 
 Subject = TypeVar("Subject")
@@ -26,6 +27,10 @@ class Problem:
     found: str = ""
     hint: str = ""
     """What to do about it, where that is not obvious."""
+    line: int = 0
+    """Line in the file, counted from 1; 0 where it is not known."""
+    column: int = 0
+    """Column in that line, in characters, counted from 1; 0 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,8 @@ class Finding:
     hint: str
     section: str
     """Heading of the specification's section that states the requirement."""
+    line: int = 0
+    column: int = 0
 
 
 Rule = Callable[[Subject], Iterator[Problem]]
@@ -63,6 +70,8 @@ def finding(requirement_id: str, problem: Problem, file: str) -> Finding:
         found=problem.found,
         hint=problem.hint,
         section=requirement.section,
+        line=problem.line,
+        column=problem.column,
     )
 
 
@@ -76,8 +85,8 @@ def apply_rules(
 
 
 def pointer(*parts: str | int) -> str:
-    """Write a JSON pointer: `pointer("layers", "a/b")` is `/layers/a~1b`."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    """Write a JSON pointer: `pointer("layers", "a/b")` is `/layers/a~1b`; absurd keys are cut."""
+    return json_strict.pointer(parts)
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

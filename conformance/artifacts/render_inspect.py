@@ -1,0 +1,184 @@
+"""An inspection as text that a person enjoys reading, and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+
+from nibblespec.conformance.artifacts.inspect import Inspection, Kind, Split
+from nibblespec.conformance.terminal import render, visible
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+MOST_KINDS = 40
+"""Rows of a table; JSON has them all."""
+
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def inspection_text(path: str, found: Inspection, *, width: int, colour: bool) -> str:
+    """Lay out an inspection for a terminal."""
+    return render(*_parts(path, found), width=width, colour=colour)
+
+
+def inspection_json(path: str, found: Inspection) -> str:
+    """Write an inspection as one JSON document, with every kind of layer."""
+    document = {
+        "inspection_version": 1,
+        "path": path,
+        **asdict(found),
+        "bits_per_weight": bits_per_weight(sum(found.parts.values()), found.weights),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def bits_per_weight(size: int, weights: int) -> float:
+    """Return 8 * size / weights, rounded to a thousandth; 0 where there are no weights."""
+    return round(8 * size / weights, 3) if weights else 0.0
+
+
+def human_bytes(count: int) -> str:
+    """Write bytes with a decimal unit and three digits: 4324 million is `4.32 GB`."""
+    if count < 1000:
+        return f"{count} B"
+    power = min((len(str(count)) - 1) // 3, len(_UNITS))
+    number = count / 1000**power
+    return f"{number:,.{max(0, 2 - (len(str(count)) - 1) % 3)}f} {_UNITS[power - 1]}"
+
+
+def _parts(path: str, found: Inspection) -> Iterator[RenderableType]:
+    shown = found.kinds[:MOST_KINDS]
+    prefix = _common_path([kind.pattern for kind in shown])
+    names = [visible(kind.pattern.removeprefix(prefix)) for kind in shown]
+    yield Text.assemble((visible(path), "bold"), f": {found.format}", _model(found))
+    yield Text(
+        f"{found.layers:,} layers, {found.weights:,} weights in {found.groups:,} groups, "
+        f"{bits_per_weight(sum(found.parts.values()), found.weights)} bits per weight"
+    )
+    yield ""
+    yield _sizes(found)
+    if not shown:
+        return
+    yield ""
+    yield Text.assemble(("Layers", "bold"), f" (names without {visible(prefix)})" if prefix else "")
+    yield _layers(found, shown, names)
+    if len(found.kinds) > MOST_KINDS:
+        yield Text(f"and {len(found.kinds) - MOST_KINDS:,} more kinds: see --format json", "dim")
+    yield ""
+    yield Text.assemble(
+        ("Tensor parallelism", "bold"),
+        f": equal parts of N rows or K columns with whole groups and {_unit(found)}",
+    )
+    yield _splits(found, shown, names)
+    yield from _split_notes(shown)
+
+
+def _model(found: Inspection) -> str:
+    return f", {visible(found.model)}" if found.model else ""
+
+
+def _sizes(found: Inspection) -> Table:
+    table = _table()
+    table.add_column("part")
+    table.add_column("size", justify="right")
+    table.add_column("bits per weight", justify="right")
+    for part, size in found.parts.items():
+        table.add_row(part, human_bytes(size), _bits(size, found))
+    total = sum(found.parts.values())
+    table.add_row("in all", human_bytes(total), _bits(total, found), style="bold")
+    if found.draft_bytes is not None:
+        table.add_row(
+            "a draft reads", human_bytes(found.draft_bytes), _bits(found.draft_bytes, found)
+        )
+    return table
+
+
+def _layers(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> Table:
+    nested = found.draft_bytes is not None
+    table = _table()
+    table.add_column("kind", overflow="fold")
+    for heading in ("count", "N", "K", "bits", "group", "size"):
+        table.add_column(heading, justify="right")
+    if nested:
+        table.add_column("input")
+    for kind, name in zip(kinds, names, strict=True):
+        layer = kind.example
+        table.add_row(
+            name,
+            f"{kind.count:,}",
+            f"{layer.rows:,}",
+            f"{layer.columns:,}",
+            "4+4" if nested else str(layer.bits),
+            f"{layer.group_size:,}",
+            human_bytes(kind.count * layer.bytes),
+            *([layer.input] if nested else []),
+        )
+    return table
+
+
+def _splits(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> Table:
+    table = _table()
+    table.add_column("kind", overflow="fold")
+    for dimension in ("N", "K"):
+        table.add_column(f"{dimension} into", no_wrap=True)
+        table.add_column("step", justify="right")
+    for kind, name in zip(kinds, names, strict=True):
+        rows, columns = kind.example.row_split, kind.example.column_split
+        table.add_row(name, _ways(rows.ways), _step(rows), _ways(columns.ways), _step(columns))
+    table.add_row(
+        "every layer",
+        _ways(_shared(kind.example.row_split for kind in found.kinds)),
+        "",
+        _ways(_shared(kind.example.column_split for kind in found.kinds)),
+        "",
+        style="bold",
+    )
+    return table
+
+
+def _shared(splits: Iterable[Split]) -> tuple[int, ...]:
+    """Return the numbers of parts that are legal for all."""
+    first, *others = (split.ways for split in splits)
+    return tuple(parts for parts in first if all(parts in ways for ways in others))
+
+
+def _split_notes(kinds: Sequence[Kind]) -> Iterator[Text]:
+    yield Text("Unequal parts are multiples of the step. Heads are not considered.", "dim")
+    if any(kind.example.column_split.step is None for kind in kinds):
+        yield Text("–: cannot be cut there without packing anew.", "dim")
+    if any("Hadamard" in kind.example.input for kind in kinds):
+        yield Text("Hadamard: transform the whole input before it is cut along K.", "dim")
+
+
+def _ways(ways: Sequence[int]) -> str:
+    """List the legal numbers of parts up to 16, with a mark where there are larger ones."""
+    small = [str(parts) for parts in ways if parts <= 16]
+    more = ["…"] if any(parts > 16 for parts in ways) else []
+    return " ".join(small + more) or "–"
+
+
+def _step(split: Split) -> str:
+    return f"{split.step:,}" if split.step else "–"
+
+
+def _unit(found: Inspection) -> str:
+    return "words" if found.draft_bytes is None else "bytes"
+
+
+def _bits(size: int, found: Inspection) -> str:
+    return f"{bits_per_weight(size, found.weights):.3f}"
+
+
+def _common_path(patterns: Iterable[str]) -> str:
+    """Return how most names begin, up to their first number and the dot behind it."""
+    beginnings = Counter(before + "*." for before, star, _ in map(_halves, patterns) if star)
+    return beginnings.most_common(1)[0][0] if beginnings else ""
+
+
+def _halves(pattern: str) -> tuple[str, str, str]:
+    return pattern.partition("*.")
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

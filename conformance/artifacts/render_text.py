@@ -1,0 +1,151 @@
+"""Reports as text that fits one screen: equal findings are one entry."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nibblespec.conformance.artifacts.findings import Finding
+from nibblespec.conformance.artifacts.inspect import count_layers, count_weights
+from nibblespec.conformance.artifacts.validate import STDIN, Report
+from nibblespec.conformance.terminal import render, visible
+from nibblespec.spec.formats import Format
+from nibblespec.spec.requirements import Severity
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+MOST_ENTRIES = 20
+"""Entries of one report; JSON and SARIF have every finding."""
+
+_STYLE: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_LISTS = ("quantized_modules", "layers")
+"""Keys of a manifest whose members are modules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Findings of one requirement with one message."""
+
+    first: Finding
+    findings: Sequence[Finding]
+
+
+def reports_text(reports: Sequence[Report], *, strict: bool, width: int, colour: bool) -> str:
+    """Lay out reports for a terminal; with `strict`, warnings count as failures."""
+    parts = (part for report in reports for part in _report(report, strict=strict))
+    return render(*parts, width=width, colour=colour)
+
+
+def entries(findings: Iterable[Finding]) -> list[Entry]:
+    """Collect findings by requirement and message, errors first."""
+    alike: dict[tuple[str, str], list[Finding]] = {}
+    for found in findings:
+        alike.setdefault((found.requirement, found.message), []).append(found)
+    collected = [Entry(found[0], found) for found in alike.values()]
+    order: list[Severity] = ["error", "warning", "info"]
+    return sorted(collected, key=lambda entry: order.index(entry.first.severity))
+
+
+def places(findings: Sequence[Finding]) -> str:
+    """Say where findings are: the place of one, the number of more with an example."""
+    example = _place(findings[0])
+    if len(findings) == 1:
+        return example
+    modules = {_module(found) for found in findings}
+    noun = "modules" if "" not in modules and len(modules) == len(findings) else "places"
+    return f"{len(findings):,} {noun}, e.g. {example}"
+
+
+def _report(report: Report, *, strict: bool) -> Iterator[RenderableType]:
+    listed = entries(report.findings)
+    for entry in listed[:MOST_ENTRIES]:
+        yield from _entry(entry)
+    if len(listed) > MOST_ENTRIES:
+        more = f"and {len(listed) - MOST_ENTRIES:,} more kinds of finding: --format json has all"
+        yield Text(more, "dim")
+        yield ""
+    yield _verdict(report, strict=strict)
+
+
+def _entry(entry: Entry) -> Iterator[RenderableType]:
+    first = entry.first
+    yield Text.assemble(
+        (first.severity, _STYLE[first.severity]),
+        f" {first.requirement}: ",
+        (visible(first.message), "bold"),
+    )
+    yield _indented(places(entry.findings))
+    contrast = [
+        f"{label} {visible(value)}"
+        for label, value in (("expected", first.expected), ("found", first.found))
+        if value
+    ]
+    if contrast:
+        yield _indented(", ".join(contrast))
+    if first.hint:
+        yield _indented(f"hint: {visible(first.hint, 400)}")
+    yield ""
+
+
+def _indented(text: str) -> Padding:
+    return Padding(Text(text), (0, 0, 0, 4), expand=False)
+
+
+def _verdict(report: Report, *, strict: bool) -> Text:
+    name = "standard input" if report.path == STDIN else visible(report.path)
+    counts = Counter(found.severity for found in report.findings)
+    summary = _counted(counts)
+    if counts["error"]:
+        ids = [found.requirement for found in report.findings if found.severity == "error"]
+        return Text.assemble(("✗ ", "bold red"), (name, "bold"), f": {summary}", _explain(ids[0]))
+    subject = f": valid manifest of {_described(report)}"
+    if counts["warning"]:
+        ids = [found.requirement for found in report.findings if found.severity == "warning"]
+        mark = ("✗ ", "bold red") if strict else ("✓ ", "bold yellow")
+        failed = ", which --strict forbids" if strict else ""
+        return Text.assemble(
+            mark, (name, "bold"), subject, f", with {summary}{failed}", _explain(ids[0])
+        )
+    also = f", with {summary}" if summary else ""
+    return Text.assemble(("✓ ", "bold green"), (name, "bold"), subject, also)
+
+
+def _explain(requirement: str) -> tuple[str, str]:
+    return (f" (nibblespec explain {requirement})", "dim")
+
+
+def _counted(counts: Counter[Severity]) -> str:
+    """Write `2 errors, 1 warning`; empty where there is nothing to count."""
+    nouns: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+    return ", ".join(
+        f"{counts[severity]:,} {noun}{'' if counts[severity] == 1 else 's'}"
+        for severity, noun in nouns.items()
+        if counts[severity]
+    )
+
+
+def _described(report: Report) -> str:
+    """Say what was checked: format, layers, weights."""
+    if report.format is None or report.manifest is None:
+        return "no known format"
+    layers, weights = count_layers(report.manifest), count_weights(report.manifest)
+    return f"{format_title(report.format)}, {layers:,} layers, {weights:,} weights"
+
+
+def format_title(known: Format) -> str:
+    """Name a format with its version, once."""
+    version = f"v{known.version}"
+    return known.id if known.id.endswith(version) else f"{known.id} {version}"
+
+
+def _module(found: Finding) -> str:
+    """Return the module that a finding is about, empty where it is about none."""
+    if found.tensor:
+        return found.tensor.rpartition(".")[0]
+    parts = found.pointer.split("/")
+    return parts[2] if len(parts) > 2 and parts[1] in _LISTS else ""
+
+
+def _place(found: Finding) -> str:
+    where = f"tensor {found.tensor}" if found.tensor else found.pointer
+    return visible(f"{found.file}: {where}" if where else found.file, 300)

@@ -1,0 +1,118 @@
+"""The driver of the validator: from a path to findings.
+
+Levels go from what is cheap to what is complete. The manifest alone is the first of them.
+"""
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from nibblespec.conformance.artifacts.findings import Finding
+from nibblespec.conformance.artifacts.manifest import check_manifest
+from nibblespec.spec.formats import FORMATS, AnyManifest, Format
+from nibblespec.spec.json_strict import MAX_BYTES
+
+Level = Literal["manifest"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+STDIN = "-"
+"""The path that stands for standard input."""
+
+
+class InputError(Exception):
+    """Something that could not be looked at; the message is one line that says what and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A path that could not be validated, and why."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What validating one path found."""
+
+    path: str
+    """As it was given: a file, a folder or "-"."""
+    folder: str
+    """What the files of the findings are relative to; empty for standard input."""
+    level: Level
+    format: Format | None
+    """None where the manifest does not say which format it is of."""
+    manifest: AnyManifest | None
+    """None where its structure is broken."""
+    findings: tuple[Finding, ...]
+
+
+def validate(path: str | os.PathLike[str], level: Level | None = None) -> list[Finding]:
+    """Validate a manifest or the folder of a checkpoint and return all findings.
+
+    `level` is the last level to check; None is the default of what the path leads to. Raises
+    InputError where there is nothing to read, ValueError where the level is none.
+    """
+    return list(check_path(os.fspath(path), level).findings)
+
+
+def check_path(path: str, level: Level | None = None) -> Report:
+    """Validate what a path leads to; "-" is a manifest on standard input.
+
+    Raises as `validate` does.
+    """
+    if level is not None and level not in LEVELS:
+        raise ValueError(f"level: expected {' or '.join(LEVELS)}, found {level!r}")
+    manifest = Path(path) if path == STDIN else manifest_file(path)
+    checked = check_manifest(read_bytes(str(manifest)), manifest.name)
+    return Report(
+        path=path,
+        folder="" if path == STDIN else str(manifest.parent),
+        level=level or "manifest",
+        format=checked.format,
+        manifest=checked.manifest,
+        findings=tuple(checked.findings),
+    )
+
+
+def manifest_file(path: str) -> Path:
+    """Return the manifest that a path leads to: a folder holds one, any other path is one."""
+    folder = Path(path)
+    names = [known.manifest_name for known in FORMATS]
+    try:
+        if not folder.is_dir():
+            return folder
+        present = [folder / name for name in names if (folder / name).exists()]
+    except OSError as error:
+        raise InputError(f"{path}: {_reason(error)}") from error
+    if not present:
+        raise InputError(f"{path}: no manifest in this folder: expected {' or '.join(names)}")
+    if len(present) > 1:
+        raise InputError(f"{path}: expected one manifest, found {' and '.join(names)}; name one")
+    return present[0]
+
+
+def read_bytes(path: str) -> bytes:
+    """Read a file, or standard input, up to the size that the JSON reader refuses."""
+    try:
+        if path == STDIN:
+            if sys.stdin is None:
+                raise InputError("standard input is closed")
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{path}: is a folder; expected a manifest")
+        if not stat.S_ISREG(mode):
+            raise InputError(f"{path}: is a pipe or device; to read from one, redirect it to `-`")
+        with open(path, "rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        name = "standard input" if path == STDIN else path
+        raise InputError(f"{name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

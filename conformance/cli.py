@@ -1,0 +1,227 @@
+"""The command line. Each command imports what it needs when it runs."""
+# ruff: noqa: PLC0415
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from nibblespec.conformance.artifacts.validate import Failure, Report
+
+app = typer.Typer(
+    name="nibblespec",
+    help="Specification, reference and conformance suite for low-bit checkpoint formats.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+FOUND_ERRORS = 1
+COULD_NOT_RUN = 2
+
+
+class Output(StrEnum):
+    """How findings are written."""
+
+    text = "text"
+    json = "json"
+    sarif = "sarif"
+
+
+class Layout(StrEnum):
+    """How an inspection is written."""
+
+    text = "text"
+    json = "json"
+
+
+def main() -> None:
+    """Run the command line: the entry point of `nibblespec`."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        _print(f"nibblespec {_version()}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Specification, reference and conformance suite for low-bit checkpoint formats."""
+
+
+@app.command()
+def validate(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH", help="Manifests, folders that hold one, or - for standard input."
+        ),
+    ],
+    output: Annotated[
+        Output, typer.Option("--format", help="How to write what was found.")
+    ] = Output.text,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
+) -> None:
+    """Validate checkpoints: tell every place that breaks the specification.
+
+    The exit status is 0 without errors, 1 with errors, 2 where something could not be read.
+    """
+    from nibblespec.conformance.artifacts.findings import worst
+    from nibblespec.conformance.artifacts.validate import (
+        Failure,
+        InputError,
+        check_path,
+    )
+
+    reports, failures = [], []
+    for path in dict.fromkeys(paths):
+        try:
+            reports.append(check_path(path))
+        except InputError as error:
+            failures.append(Failure(path=path, message=str(error)))
+            _complain(str(error))
+    _print(_rendered(output, reports, failures, strict=strict))
+    if failures:
+        raise typer.Exit(COULD_NOT_RUN)
+    failing = ("error", "warning") if strict else ("error",)
+    if any(worst(report.findings) in failing for report in reports):
+        raise typer.Exit(FOUND_ERRORS)
+
+
+@app.command()
+def explain(
+    requirement: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Id of a requirement; none lists all.")
+    ] = None,
+) -> None:
+    """Explain a requirement by its id, such as DQ1-FORMAT."""
+    from nibblespec.conformance.explain import (
+        UnknownRequirementError,
+        find_requirement,
+        requirement_text,
+        requirements_text,
+    )
+
+    width, colour = _terminal()
+    if requirement is None:
+        _print(requirements_text(width=width, colour=colour))
+        return
+    try:
+        found = find_requirement(requirement)
+    except UnknownRequirementError as error:
+        _fail(str(error))
+    _print(requirement_text(found, width=width, colour=colour))
+
+
+@app.command()
+def schema(
+    name: Annotated[str, typer.Argument(metavar="FORMAT", help="Id of a format, or `findings`.")],
+) -> None:
+    """Print the JSON Schema of a format's manifest, or of `validate --format json`."""
+    from nibblespec.schemas import schema_text
+
+    try:
+        text = schema_text(name)
+    except ValueError as error:
+        _fail(str(error))
+    _print(text)
+
+
+@app.command()
+def inspect(
+    path: Annotated[
+        str, typer.Argument(help="A manifest, a folder that holds one, or - for standard input.")
+    ],
+    layout: Annotated[Layout, typer.Option("--format", help="How to write it.")] = Layout.text,
+) -> None:
+    """Show what a checkpoint is: sizes, layers, and where it can be split."""
+    from nibblespec.conformance.artifacts.findings import worst
+    from nibblespec.conformance.artifacts.inspect import inspect_manifest
+    from nibblespec.conformance.artifacts.render_inspect import (
+        inspection_json,
+        inspection_text,
+    )
+    from nibblespec.conformance.artifacts.validate import InputError, check_path
+
+    try:
+        report = check_path(path)
+    except InputError as error:
+        _fail(str(error))
+    if report.manifest is None or worst(report.findings) == "error":
+        errors = sum(found.severity == "error" for found in report.findings)
+        _complain(f"{path}: no valid manifest ({errors:,} errors): see nibblespec validate")
+        raise typer.Exit(FOUND_ERRORS)
+    found = inspect_manifest(report.manifest)
+    if layout is Layout.json:
+        _print(inspection_json(path, found))
+    else:
+        width, colour = _terminal()
+        _print(inspection_text(path, found, width=width, colour=colour))
+
+
+def _rendered(
+    output: Output, reports: "Sequence[Report]", failures: "Sequence[Failure]", *, strict: bool
+) -> str:
+    if output is Output.json:
+        from nibblespec.conformance.artifacts.render_json import reports_json
+
+        return reports_json(reports, failures, version=_version())
+    if output is Output.sarif:
+        from nibblespec.conformance.artifacts.render_sarif import reports_sarif
+
+        return reports_sarif(reports, failures, version=_version())
+    from nibblespec.conformance.artifacts.render_text import reports_text
+
+    width, colour = _terminal()
+    return reports_text(reports, strict=strict, width=width, colour=colour)
+
+
+def _terminal() -> tuple[int, bool]:
+    """Return the columns of standard output and whether to colour it."""
+    from nibblespec.conformance.terminal import columns, wants_colour
+
+    return columns(sys.stdout), wants_colour(sys.stdout)
+
+
+def _print(text: str) -> None:
+    from nibblespec.conformance.terminal import write
+
+    try:
+        write(text, sys.stdout)
+    except OSError as error:
+        _fail(f"cannot write the output: {error.strerror or error}")
+
+
+def _complain(message: str) -> None:
+    from nibblespec.conformance.terminal import visible, write
+
+    with suppress(OSError):
+        write(f"nibblespec: {visible(message, 400)}\n", sys.stderr)
+
+
+def _fail(message: str) -> NoReturn:
+    _complain(message)
+    raise typer.Exit(COULD_NOT_RUN)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("nibblespec")
