@@ -4,6 +4,7 @@ Loaded with `-p nibblespec.conformance.plugin`. It acts on the tests of `suite/`
 other test of the same run it does nothing. What a test may call, it gets from suite/conftest.py.
 """
 
+import traceback
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from nibblespec.conformance.suite.backends import (
     claims,
     find_backend,
 )
-from nibblespec.conformance.suite.outcomes import NotClaimed, Violation
+from nibblespec.conformance.suite.outcomes import BackendError, NotClaimed, Violation
 from nibblespec.conformance.suite.report import Run, write_report
 from nibblespec.conformance.suite.results import Result, TestResult
 from nibblespec.conformance.suite.trial import Trial
@@ -162,7 +163,8 @@ def pytest_runtest_makereport(
         report.longrepr = (str(item.path), item.location[1] or 0, f"not claimed: {error}")
     if isinstance(error, Violation):
         ids = tuple(dict.fromkeys((*error.requirements, *ids)))
-        report.longrepr = _explain(item, error, error.requirements or _ids(item))
+    if isinstance(error, Violation | BackendError):
+        report.longrepr = _explain(item, error, ids)
     entry = find_xfail(_state(item.config).xfails, ids, _function(item))
     override = _reason(entry) if entry and result in ("fail", "error", "skipped") else ""
     report.user_properties.append(
@@ -347,14 +349,16 @@ def _name(test: str) -> str:
     return test.rpartition("::")[2].partition("[")[0]
 
 
-def _explain(item: pytest.Item, violation: Violation, ids: Sequence[str]) -> str:
+def _explain(item: pytest.Item, error: Violation | BackendError, ids: Sequence[str]) -> str:
     """Write a failure: which requirement, what was seen, for which case, how to see it again."""
     stated = [requirements()[name] for name in ids]
     config = item.config
     lines = [f"{one.id} ({one.level}; {one.document}, {one.section}): {one.text}" for one in stated]
-    lines += ["", str(violation)]
-    if violation.case:
-        lines += [f"case: {violation.case}"]
+    lines += ["", str(error)]
+    if isinstance(error, BackendError):
+        lines += ["".join(traceback.format_exception(error.__cause__))]
+    if error.case:
+        lines += [f"case: {error.case}"]
     lines += [
         "reproduce: "
         f"{_preset(config).command} --backend {config.getoption('--backend')} -k {_function(item)} "

@@ -134,22 +134,22 @@ def edge_codes(generator: Generator, module: Module, groups: Array) -> Codes:
             np.array([0, (top + 1) // 2, top])[position % 3],
         ]
     )
-    chosen = kinds[groups % len(kinds), np.arange(module.num_groups)]
-    return chosen.astype(np.uint8).reshape(module.out_features, module.quant_in_features)
+    chosen = kinds[groups % len(kinds), np.arange(module.num_groups)].astype(np.uint8)
+    matrix: Codes = chosen.reshape(module.out_features, module.quant_in_features)
+    return matrix
 
 
 def edge_scales(generator: Generator, groups: Array, dtype: np.dtype[Any]) -> Array:
     """Return one scale per group: ordinary, power of two, subnormal, maximal, zero."""
-    info = ml_dtypes.finfo(dtype)
     count = groups.size
-    tiny = float(info.smallest_subnormal)
+    tiny, largest = extremes(dtype)
     ordinary = generator.uniform(2.0**-6, 2.0**-2, count)
     kinds = np.stack(
         [
             ordinary,
             np.full(count, tiny),
             generator.uniform(0.5, 1.0, count),
-            np.full(count, float(info.max)),
+            np.full(count, largest),
             2.0 ** generator.integers(-4, 4, count),
             np.zeros(count),
             generator.integers(2, 8, count) * tiny,
@@ -157,7 +157,7 @@ def edge_scales(generator: Generator, groups: Array, dtype: np.dtype[Any]) -> Ar
             (2 * generator.integers(128, 256, count) + 1) * 2.0**-12,
         ]
     )
-    return _convert(kinds[groups % len(kinds), np.arange(count)], dtype)
+    return to_dtype(kinds[groups % len(kinds), np.arange(count)], dtype)
 
 
 def edge_zeros(generator: Generator, groups: Array, nbits: int, dtype: np.dtype[Any]) -> Array:
@@ -171,15 +171,20 @@ def edge_zeros(generator: Generator, groups: Array, nbits: int, dtype: np.dtype[
             generator.uniform(-top - 1, 0, count),
             generator.integers(0, top, count, endpoint=True),
             generator.uniform(top, 2 * top + 1, count),
-            np.full(count, float(ml_dtypes.finfo(dtype).smallest_subnormal)),
+            np.full(count, extremes(dtype)[0]),
             generator.choice([-1.0, 1.0], count) * generator.uniform(100, 400, count),
         ]
     )
-    return _convert(kinds[groups % len(kinds), np.arange(count)], dtype)
+    return to_dtype(kinds[groups % len(kinds), np.arange(count)], dtype)
 
 
-def _convert(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Round to the dtype; what lies beyond its range becomes its largest number."""
-    info = ml_dtypes.finfo(dtype)
-    limit = float(info.max)
+def extremes(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return the smallest subnormal and the largest finite number of a dtype."""
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no types for it
+    return float(info.smallest_subnormal), float(info.max)
+
+
+def to_dtype(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Round float64 to a dtype of the formats; beyond its range lies its largest number."""
+    _, limit = extremes(dtype)
     return np.clip(values, -limit, limit).astype(np.float32).astype(dtype)

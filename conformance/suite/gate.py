@@ -75,6 +75,8 @@ def _read_only(argument: object) -> object:
     """Copy an array, C-contiguous and read-only, so that nothing else aliases it."""
     if not isinstance(argument, np.ndarray):
         return argument
+    if argument.dtype.kind not in "iu" and not np.isfinite(argument).all():
+        raise ValueError("the suite was about to make an invalid call: an input is not finite")
     copy = np.array(argument, order="C", copy=True)
     copy.setflags(write=False)
     return copy

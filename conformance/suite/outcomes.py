@@ -18,6 +18,11 @@ class Violation(AssertionError):  # noqa: N818  # it names a fact about the back
 class BackendError(Exception):
     """The backend raised on a valid call: the result `error`. Its exception is the cause."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.case = ""
+        """The inputs in words, as a Violation has them."""
+
 
 class NotClaimed(Exception):  # noqa: N818  # no error either
     """The backend does not claim what the test is about: the result `not-claimed`."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
-from nibblespec.conformance.suite.outcomes import Violation
+from nibblespec.conformance.suite.outcomes import BackendError, Violation
 from nibblespec.conformance.suite.trial import Trial
 from nibblespec.spec.operations import Capabilities
 
@@ -53,8 +53,8 @@ def _try_all(cases: Domain[Any], test: Test, trial: Trial) -> None:
     def holds(case: object) -> None:
         try:
             test(case=case)
-        except Violation as violation:
-            violation.case = repr(case)
+        except (Violation, BackendError) as error:
+            error.case = repr(case)
             raise
 
     prove = given(case=cases.strategy)(holds)

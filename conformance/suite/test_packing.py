@@ -5,13 +5,13 @@ from nibblespec.conformance.suite.compare import expect_equal
 from nibblespec.conformance.suite.dashq_data import pack, spare_bits
 from nibblespec.conformance.suite.markers import requirement
 from nibblespec.conformance.suite.outcomes import Violation
-from nibblespec.conformance.suite.properties import for_all
-from nibblespec.conformance.suite.strategies import (
+from nibblespec.conformance.suite.packing_domains import (
     CodeSequence,
     GoldenWords,
     code_sequences,
     golden_words,
 )
+from nibblespec.conformance.suite.properties import for_all
 from nibblespec.spec.operations import PackWords, UnpackWords
 
 

@@ -1,0 +1,193 @@
+"""Domains of the dashq format: packed weights and layers within the claims of the backend."""
+
+from collections.abc import Callable
+from itertools import product
+
+from hypothesis import strategies as st
+from nibblespec.conformance.suite.dashq_data import (
+    DashqWeight,
+    make_module,
+    make_tame_weight,
+    make_weight,
+)
+from nibblespec.conformance.suite.dashq_rounding import make_rounding_weight
+from nibblespec.conformance.suite.gate import require
+from nibblespec.conformance.suite.properties import Domain
+from nibblespec.conformance.suite.strategies import (
+    SEEDS,
+    bit_widths,
+    float_dtypes,
+    group_sizes,
+    scale_zero_dtypes,
+)
+from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
+from nibblespec.spec.operations import Capabilities, FloatDtype
+
+
+def dashq_weights(capabilities: Capabilities) -> Domain[DashqWeight]:
+    """Packed weights with every kind of code, scale, zero point and padding."""
+    widths = bit_widths(capabilities)
+    dtypes = float_dtypes(capabilities)
+    scale_dtypes = scale_zero_dtypes(capabilities)
+    sizes = group_sizes(capabilities)
+
+    def weight(
+        nbits: int,
+        rows: int,
+        groups: int,
+        size: int,
+        padding: int,
+        scale_dtype: str,
+        linear_dtype: FloatDtype,
+        dtype: FloatDtype,
+        seed: int,
+        start: int,
+    ) -> DashqWeight:
+        columns = groups * size
+        cut = min(padding, columns - 1) if capabilities.padded_inputs else 0
+        module = make_module(nbits, rows, groups, size, cut, scale_dtype, linear_dtype)
+        return make_weight(module, dtype, seed, start)
+
+    always = tuple(
+        weight(
+            nbits,
+            rows=(1, 7, 33)[place % 3],
+            groups=(5, 3, 1)[place % 3],
+            size=sizes[place % len(sizes)],
+            padding=(0, 1, 0, sizes[place % len(sizes)] + 1)[place % 4],
+            scale_dtype=scale_dtypes[place % len(scale_dtypes)],
+            linear_dtype=dtypes[(place + 1) % len(dtypes)],
+            dtype=dtype,
+            seed=place,
+            start=0,
+        )
+        for place, (dtype, nbits) in enumerate(product(dtypes, widths))
+    )
+    return Domain(
+        always,
+        st.builds(
+            weight,
+            st.sampled_from(widths),
+            st.sampled_from((1, 2, 3, 7, 33)),
+            st.integers(1, 5),
+            st.sampled_from(sizes),
+            st.integers(0, 40),
+            st.sampled_from(scale_dtypes),
+            st.sampled_from(dtypes),
+            st.sampled_from(dtypes),
+            SEEDS,
+            st.integers(0, 279),
+        ),
+    )
+
+
+def rounding_weights(kind: str) -> Callable[[Capabilities], Domain[DashqWeight]]:
+    """Packed weights at one kind of rounding, a key of `dashq_rounding.KINDS`."""
+
+    def domain(capabilities: Capabilities) -> Domain[DashqWeight]:
+        widths = bit_widths(capabilities)
+        dtypes = float_dtypes(capabilities)
+        scale_dtypes = scale_zero_dtypes(capabilities)
+        size = min(group_sizes(capabilities), key=lambda size: abs(size - 8))
+        few_widths = sorted({widths[0], widths[len(widths) // 2], widths[-1]})
+        always = tuple(
+            make_rounding_weight(kind, nbits, size, scale_dtype, dtype, dtypes[0], 0)
+            for nbits, scale_dtype, dtype in product(few_widths, scale_dtypes, dtypes)
+        )
+        drawn = st.builds(
+            make_rounding_weight,
+            st.just(kind),
+            st.sampled_from(widths),
+            st.just(size),
+            st.sampled_from(scale_dtypes),
+            st.sampled_from(dtypes),
+            st.sampled_from(dtypes),
+            SEEDS,
+        )
+        return Domain(always, drawn)
+
+    return domain
+
+
+def padded_weights(capabilities: Capabilities) -> Domain[DashqWeight]:
+    """Packed weights with padding, from one column to more than a group."""
+    require(capabilities.padded_inputs, "padded inputs")
+    widths = bit_widths(capabilities)
+    dtypes = float_dtypes(capabilities)
+    scale_dtypes = scale_zero_dtypes(capabilities)
+
+    def weight(
+        nbits: int, size: int, padding: int, scale_dtype: str, dtype: FloatDtype, seed: int
+    ) -> DashqWeight:
+        groups = padding // size + 2
+        module = make_module(nbits, 3, groups, size, padding, scale_dtype, dtype)
+        return make_weight(module, dtype, seed, seed)
+
+    sizes = group_sizes(capabilities)
+    always = tuple(
+        weight(nbits, size, padding, scale_dtypes[nbits % len(scale_dtypes)], dtypes[0], nbits)
+        for nbits in widths
+        for size in (sizes[0], sizes[-1])
+        for padding in (1, size, size + 1)
+    )
+    drawn = st.builds(
+        weight,
+        st.sampled_from(widths),
+        st.sampled_from(sizes),
+        st.integers(1, 150),
+        st.sampled_from(scale_dtypes),
+        st.sampled_from(dtypes),
+        SEEDS,
+    )
+    return Domain(always, drawn)
+
+
+def every_dtype_weights(capabilities: Capabilities) -> Domain[DashqWeight]:
+    """Ordinary weights in every combination of the claimed output, layer and scale dtypes."""
+    widths = bit_widths(capabilities)
+    dtypes = float_dtypes(capabilities)
+    scale_dtypes = scale_zero_dtypes(capabilities)
+    size = group_sizes(capabilities)[0]
+
+    def weight(
+        nbits: int, scale_dtype: str, linear_dtype: FloatDtype, dtype: FloatDtype, seed: int
+    ) -> DashqWeight:
+        module = make_module(nbits, 3, 2, size, 0, scale_dtype, linear_dtype)
+        return make_tame_weight(module, dtype, seed)
+
+    always = tuple(
+        weight(widths[-1], scale_dtype, linear_dtype, dtype, 0)
+        for scale_dtype, linear_dtype, dtype in product(scale_dtypes, dtypes, dtypes)
+    )
+    drawn = st.builds(
+        weight,
+        st.sampled_from(widths),
+        st.sampled_from(scale_dtypes),
+        st.sampled_from(dtypes),
+        st.sampled_from(dtypes),
+        SEEDS,
+    )
+    return Domain(always, drawn)
+
+
+def straddling_modules(capabilities: Capabilities) -> Domain[Module]:
+    """Modules whose rows end inside a word, where the claims allow such a width."""
+    widths = bit_widths(capabilities)
+    dtypes = float_dtypes(capabilities)
+    scale_dtypes = scale_zero_dtypes(capabilities)
+    sizes = group_sizes(capabilities)
+    always = tuple(
+        make_module(nbits, 5, groups, size, 0, scale_dtypes[0], dtypes[0])
+        for nbits, groups, size in product(widths, (1, 3), sizes)
+    )
+    drawn = st.builds(
+        make_module,
+        st.sampled_from(widths),
+        st.integers(2, 9),
+        st.integers(1, 5),
+        st.sampled_from(sizes),
+        st.just(0),
+        st.sampled_from(scale_dtypes),
+        st.sampled_from(dtypes),
+    )
+    return Domain(always, drawn)
