@@ -1,7 +1,7 @@
 """A bound on how much is said: a hostile file could break one rule a million times."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 
 from nibblespec.conformance.artifacts.findings import Finding
@@ -9,18 +9,34 @@ from nibblespec.conformance.artifacts.findings import Finding
 MAX_FINDINGS = 1000
 """Findings of one requirement in one file that are listed one by one."""
 
+MAX_OF_REQUIREMENT = 10_000
+"""Findings of one requirement in all files of a checkpoint that are listed one by one."""
 
-def capped(findings: Iterable[Finding]) -> Iterator[Finding]:
+
+def in_file(found: Finding) -> Hashable:
+    """Count the findings of one requirement in one file together."""
+    return found.requirement, found.file
+
+
+def of_requirement(found: Finding) -> Hashable:
+    """Count the findings of one requirement together, whatever the file."""
+    return found.requirement
+
+
+def capped(
+    findings: Iterable[Finding],
+    limit: int = MAX_FINDINGS,
+    kind: Callable[[Finding], Hashable] = in_file,
+) -> Iterator[Finding]:
     """Yield the first findings of each kind, and last how many more of the kind there are."""
-    seen: Counter[tuple[str, str]] = Counter()
-    last: dict[tuple[str, str], Finding] = {}
+    seen: Counter[Hashable] = Counter()
+    last: dict[Hashable, Finding] = {}
     for found in findings:
-        kind = (found.requirement, found.file)
-        seen[kind] += 1
-        if seen[kind] <= MAX_FINDINGS:
+        seen[kind(found)] += 1
+        if seen[kind(found)] <= limit:
             yield found
         else:
-            last[kind] = found
-    for kind, found in last.items():
-        more = f"and {seen[kind] - MAX_FINDINGS:,} more findings of this requirement in this file"
+            last[kind(found)] = found
+    for counted, found in last.items():
+        more = f"and {seen[counted] - limit:,} more findings of this requirement"
         yield replace(found, message=more, pointer="", tensor="", expected="", found="", hint="")

@@ -67,8 +67,7 @@ def take_inventory(manifest: Manifest, shards: Shards) -> DashqInventory:
         tensors=tensors,
         files=files,
         lost=frozenset(broken | unread),
-        blind=(not shards.weight_map
-        and set(shards.files) != set(shards.headers))
+        blind=(not shards.weight_map and set(shards.files) != set(shards.headers))
         or not shards.files,
     )
 

@@ -20,6 +20,7 @@ from nibblespec.conformance.artifacts.findings import (
     finding,
     pointer,
 )
+from nibblespec.conformance.artifacts.json_findings import as_problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import (
     DTYPE_BITS,
@@ -126,17 +127,8 @@ def check_header(raw: bytes, size: int, file: str) -> HeaderReport:
         return HeaderReport(None, [finding("ST-HEADER-START", problem, file)])
     document = json_strict.parse(raw)
     findings = [
-        finding(
-            found.requirement,
-            Problem(
-                message=f"in the header: {found.message}",
-                pointer=found.pointer,
-                expected=found.expected,
-                found=found.found,
-            ),
-            file,
-        )
-        for found in document.problems
+        finding(problem.requirement, as_problem(problem, where="in the header: "), file)
+        for problem in document.problems
     ]
     if not isinstance(document.value, dict):
         return HeaderReport(None, findings)

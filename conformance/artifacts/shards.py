@@ -47,11 +47,11 @@ def join(
             for tensor, file in (raw.items() if isinstance(raw, dict) else ())
             if isinstance(file, str) and is_plain_name(file)
         },
-        places=places(headers),
+        places=find_places(headers),
     )
 
 
-def places(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
+def find_places(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
     """Return the files that hold each tensor, entries that are malformed included."""
     found: dict[str, tuple[str, ...]] = {}
     for file, header in headers.items():
@@ -69,9 +69,9 @@ def is_plain_name(name: str) -> bool:
     )
 
 
-def unique(shards: Shards) -> Iterator[Problem]:
-    """ST-TENSOR-UNIQUE."""
-    for tensor, files in shards.places.items():
+def unique(places: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
+    """Find the tensors that are in several files (ST-TENSOR-UNIQUE)."""
+    for tensor, files in places.items():
         if len(files) > 1:
             yield Problem(
                 message="a tensor is in more than one file",
@@ -264,6 +264,6 @@ SHARD_RULES: Mapping[str, Rule[Shards]] = {
     "ST-INDEX-TOTAL": _total,
     "ST-SHARD-LISTED": _listed,
     "ST-SHARD-TENSORS": _shard_tensors,
-    "ST-TENSOR-UNIQUE": unique,
+    "ST-TENSOR-UNIQUE": lambda shards: unique(shards.places),
 }
 """What folder, headers and index of a sharded checkpoint have to satisfy together."""

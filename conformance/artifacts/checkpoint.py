@@ -1,0 +1,176 @@
+"""The level `headers`: a checkpoint's folder, read as far as the headers of its tensor files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from nibblespec.conformance.artifacts import bitnest_inventory, dashq_config, dashq_inventory
+from nibblespec.conformance.artifacts.bitnest_config import BITNEST_CONFIG_RULES, BitnestConfig
+from nibblespec.conformance.artifacts.bitnest_files import BITNEST_FILE_RULES
+from nibblespec.conformance.artifacts.bitnest_inventory import BITNEST_INVENTORY_RULES
+from nibblespec.conformance.artifacts.capped import MAX_OF_REQUIREMENT, capped, of_requirement
+from nibblespec.conformance.artifacts.dashq_config import DASHQ_CONFIG_RULES
+from nibblespec.conformance.artifacts.dashq_inventory import DASHQ_INVENTORY_RULES
+from nibblespec.conformance.artifacts.findings import Finding, Problem, apply_rules, finding
+from nibblespec.conformance.artifacts.folder import (
+    CONFIG,
+    FOLDER_RULES,
+    INDEX,
+    Folder,
+    is_regular,
+    list_folder,
+    read_bounded,
+)
+from nibblespec.conformance.artifacts.json_findings import as_problem, json_finding
+from nibblespec.conformance.artifacts.manifest import ManifestReport
+from nibblespec.conformance.artifacts.model_config import Config, integer
+from nibblespec.conformance.artifacts.safetensors_headers import Header, read_header
+from nibblespec.conformance.artifacts.shards import SHARD_RULES, Shards, find_places, join, unique
+from nibblespec.conformance.artifacts.show import show
+from nibblespec.spec import json_strict
+from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
+from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
+
+MAX_TENSORS = 1_048_576
+
+_DASHQ = "dashq-packed-linear"
+_BITNEST = "bitnest-package-v1"
+_NOT_FINITE = ("JSON-NONFINITE", "JSON-NUMBER-RANGE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contents:
+    """What was read of a folder."""
+
+    folder: Folder
+    headers: dict[str, Header]
+    findings: list[Finding]
+
+
+def check_headers(folder: Path, report: ManifestReport) -> list[Finding]:
+    """Check the files of a checkpoint, given what its manifest says; no tensor data is read.
+
+    Implements the ST-* statements and those of both formats that are checked by headers. Where the
+    manifest could not be read, only the files by themselves are judged.
+
+    Raises OSError where a file cannot be read, or changes while it is read.
+    """
+    known = report.format.id if report.format else ""
+    contents = _read(list_folder(folder, rotation=known == _BITNEST))
+    findings = chain(
+        apply_rules(FOLDER_RULES, contents.folder, ""),
+        contents.findings,
+        _AGREEMENT.get(known, _unknown)(contents, report),
+    )
+    return list(capped(findings, MAX_OF_REQUIREMENT, of_requirement))
+
+
+def _read(folder: Folder) -> _Contents:
+    """Read the headers of all safetensors files, until there are too many tensors to hold."""
+    headers: dict[str, Header] = {}
+    findings: list[Finding] = []
+    count = 0
+    for name in folder.safetensors:
+        report = read_header(folder.path / name, name)
+        findings.extend(report.findings)
+        if report.header is None:
+            continue
+        count += len(report.header.tensors) + len(report.header.broken)
+        if count > MAX_TENSORS:
+            problem = Problem(
+                message="the checkpoint has too many tensors; no further file is read",
+                expected=f"at most {MAX_TENSORS:,}",
+                found=f"{count:,} up to this file",
+            )
+            findings.append(finding("ST-TENSOR-COUNT", problem, name))
+            break
+        headers[name] = report.header
+    return _Contents(folder=folder, headers=headers, findings=findings)
+
+
+def _unknown(contents: _Contents, _report: ManifestReport) -> Iterator[Finding]:
+    """Judge what holds whatever the format is."""
+    for problem in unique(find_places(contents.headers)):
+        yield finding("ST-TENSOR-UNIQUE", problem, "")
+
+
+def _dashq(contents: _Contents, report: ManifestReport) -> Iterator[Finding]:
+    folder = contents.folder
+    index, found = _read_index(folder)
+    yield from found
+    shards = join(
+        tuple(folder.safetensors), contents.headers, index, has_index=INDEX in folder.names
+    )
+    yield from apply_rules(SHARD_RULES, shards, INDEX)
+    config, found = _read_config(folder, "DQ1-CONFIG-PRESENT", "DQ1-CONFIG-FINITE")
+    yield from found
+    if isinstance(report.manifest, DashqManifest):
+        yield from _dashq_agreement(report.manifest, shards, config)
+
+
+def _dashq_agreement(
+    manifest: DashqManifest, shards: Shards, config: Config | None
+) -> Iterator[Finding]:
+    inventory = dashq_inventory.take_inventory(manifest, shards)
+    yield from apply_rules(DASHQ_INVENTORY_RULES, inventory, dashq_inventory.MANIFEST)
+    if config is not None:
+        yield from apply_rules(DASHQ_CONFIG_RULES, dashq_config.join(config, inventory), CONFIG)
+
+
+def _bitnest(contents: _Contents, report: ManifestReport) -> Iterator[Finding]:
+    folder = contents.folder
+    yield from apply_rules(BITNEST_FILE_RULES, folder, "")
+    yield from _unknown(contents, report)
+    config, found = _read_config(folder, "BN1-CONFIG-PRESENT", None)
+    yield from found
+    if not isinstance(report.manifest, BitnestManifest):
+        return
+    vocabulary = integer(config, "vocab_size") if config else None
+    inventory = bitnest_inventory.take_inventory(report.manifest, contents.headers, vocabulary)
+    yield from apply_rules(BITNEST_INVENTORY_RULES, inventory, bitnest_inventory.MANIFEST)
+    if config is not None:
+        subject = BitnestConfig(config=config, manifest=report.manifest)
+        yield from apply_rules(BITNEST_CONFIG_RULES, subject, CONFIG)
+
+
+_AGREEMENT = {_DASHQ: _dashq, _BITNEST: _bitnest}
+"""What files, manifest and configuration of each format have to agree on."""
+
+
+def _read_index(folder: Folder) -> tuple[object, list[Finding]]:
+    """Read the index, None where there is none or it cannot be read as JSON."""
+    path = folder.path / INDEX
+    if INDEX not in folder.names:
+        return None, []
+    if not is_regular(path):
+        problem = Problem(message="the index is no regular file", expected="a regular file")
+        return None, [finding("ST-INDEX-STRUCTURE", problem, INDEX)]
+    document = json_strict.parse(read_bounded(path, json_strict.MAX_BYTES))
+    return document.value, [json_finding(problem, INDEX) for problem in document.problems]
+
+
+def _read_config(
+    folder: Folder, present: str, finite: str | None
+) -> tuple[Config | None, list[Finding]]:
+    """Read config.json; `finite` is the requirement on its numbers where the format has its own."""
+    path = folder.path / CONFIG
+    expected = "the base model's configuration, a JSON object"
+    if not is_regular(path):
+        problem = Problem(message="there is no config.json", expected=expected, found="no file")
+        return None, [finding(present, problem, CONFIG)]
+    document = json_strict.parse(read_bounded(path, json_strict.MAX_BYTES))
+    findings = [
+        finding(finite, as_problem(problem), CONFIG)
+        if finite and problem.requirement in _NOT_FINITE
+        else json_finding(problem, CONFIG)
+        for problem in document.problems
+    ]
+    if isinstance(document.value, dict):
+        return document.value, findings
+    if document.value is not None or not findings:
+        problem = Problem(
+            message="config.json is no object", expected=expected, found=show(document.value)
+        )
+        findings.append(finding(present, problem, CONFIG))
+    return None, findings
