@@ -33,6 +33,13 @@ class Output(StrEnum):
     sarif = "sarif"
 
 
+class Until(StrEnum):
+    """The last level that is checked."""
+
+    manifest = "manifest"
+    headers = "headers"
+
+
 class Layout(StrEnum):
     """How an inspection is written."""
 
@@ -77,6 +84,13 @@ def validate(
     output: Annotated[
         Output, typer.Option("--format", help="How to write what was found.")
     ] = Output.text,
+    level: Annotated[
+        Until | None,
+        typer.Option(
+            help="How far to look: the manifest alone, or all files up to their headers.",
+            show_default="headers for a folder, manifest for a file",
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
 ) -> None:
     """Validate checkpoints: tell every place that breaks the specification.
@@ -93,7 +107,7 @@ def validate(
     reports, failures = [], []
     for path in dict.fromkeys(paths):
         try:
-            reports.append(check_path(path))
+            reports.append(check_path(path, level.value if level else None))
         except InputError as error:
             failures.append(Failure(path=path, message=str(error)))
             _complain(str(error))
@@ -190,7 +204,7 @@ def _rendered(
     from nibblespec.conformance.artifacts.render_text import reports_text
 
     width, colour = _terminal()
-    return reports_text(reports, strict=strict, width=width, colour=colour)
+    return reports_text(reports, failures, strict=strict, width=width, colour=colour)
 
 
 def _terminal() -> tuple[int, bool]:

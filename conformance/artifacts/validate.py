@@ -1,6 +1,7 @@
 """The driver of the validator: from a path to findings.
 
-Levels go from what is cheap to what is complete. The manifest alone is the first of them.
+Levels go from what is cheap to what is complete, each with all before it: `manifest` is the
+manifest alone, `headers` the files of its folder as far as the headers of the tensor files.
 """
 
 import os
@@ -10,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from nibblespec.conformance.artifacts.checkpoint import check_headers
 from nibblespec.conformance.artifacts.findings import Finding
-from nibblespec.conformance.artifacts.manifest import check_manifest
+from nibblespec.conformance.artifacts.manifest import ManifestReport, check_manifest
 from nibblespec.spec.formats import FORMATS, AnyManifest, Format
 from nibblespec.spec.json_strict import MAX_BYTES
 
-Level = Literal["manifest"]
+Level = Literal["manifest", "headers"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 STDIN = "-"
@@ -53,8 +55,8 @@ class Report:
 def validate(path: str | os.PathLike[str], level: Level | None = None) -> list[Finding]:
     """Validate a manifest or the folder of a checkpoint and return all findings.
 
-    `level` is the last level to check; None is the default of what the path leads to. Raises
-    InputError where there is nothing to read, ValueError where the level is none.
+    `level` is the last level to check; None is `headers` for a folder and `manifest` for a file.
+    Raises InputError where there is nothing to read, ValueError where the level is none.
     """
     return list(check_path(os.fspath(path), level).findings)
 
@@ -66,16 +68,29 @@ def check_path(path: str, level: Level | None = None) -> Report:
     """
     if level is not None and level not in LEVELS:
         raise ValueError(f"level: expected {' or '.join(LEVELS)}, found {level!r}")
+    if path == STDIN and level not in (None, "manifest"):
+        raise InputError(f"standard input is a manifest alone: level {level} needs a folder")
     manifest = Path(path) if path == STDIN else manifest_file(path)
+    level = level or ("headers" if path != STDIN and os.path.isdir(path) else "manifest")
     checked = check_manifest(read_bytes(str(manifest)), manifest.name)
+    findings = checked.findings
+    if level != "manifest":
+        findings = findings + _folder_findings(manifest.parent, checked)
     return Report(
         path=path,
         folder="" if path == STDIN else str(manifest.parent),
-        level=level or "manifest",
+        level=level,
         format=checked.format,
         manifest=checked.manifest,
-        findings=tuple(checked.findings),
+        findings=tuple(findings),
     )
+
+
+def _folder_findings(folder: Path, checked: ManifestReport) -> list[Finding]:
+    try:
+        return check_headers(folder, checked)
+    except OSError as error:
+        raise InputError(f"{error.filename or folder}: {_reason(error)}") from error
 
 
 def manifest_file(path: str) -> Path:
@@ -106,7 +121,9 @@ def read_bytes(path: str) -> bytes:
         if stat.S_ISDIR(mode):
             raise InputError(f"{path}: is a folder; expected a manifest")
         if not stat.S_ISREG(mode):
-            raise InputError(f"{path}: is a pipe or device; to read from one, redirect it to `-`")
+            raise InputError(
+                f"{path}: is a pipe or device; expected a file, or - for standard input"
+            )
         with open(path, "rb") as stream:
             return stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
