@@ -7,7 +7,7 @@ does not know, are not considered.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, lcm
 
 from nibblespec.spec.bitnest_package.v1 import layout as bitnest
@@ -128,6 +128,11 @@ def count_layers(manifest: AnyManifest) -> int:
     return len(manifest.layers)
 
 
+def layer_noun(format_id: str) -> str:
+    """Return what the format calls its packed or nested layers."""
+    return "modules" if format_id == "dashq-packed-linear" else "layers"
+
+
 def linears(manifest: AnyManifest) -> Iterator[Linear]:
     """Yield every packed or nested layer, in the order of the manifest."""
     if isinstance(manifest, DashqManifest):
@@ -187,13 +192,12 @@ def split(size: int, step: int | None) -> Split:
 
 def _kinds(layers: Iterable[Linear]) -> Iterator[Kind]:
     """Collect layers that differ in the numbers of their names only."""
-    alike: dict[tuple[object, ...], list[Linear]] = {}
+    alike: dict[tuple[str, Linear], list[Linear]] = {}
     for layer in layers:
         pattern = _NUMBER.sub("*", layer.name)
-        shape = (layer.rows, layer.columns, layer.bits, layer.group_size, layer.bytes, layer.input)
-        alike.setdefault((pattern, *shape), []).append(layer)
-    for (pattern, *_), found in alike.items():
-        yield Kind(pattern=str(pattern), count=len(found), example=found[0])
+        alike.setdefault((pattern, replace(layer, name="")), []).append(layer)
+    for (pattern, _), found in alike.items():
+        yield Kind(pattern=pattern, count=len(found), example=found[0])
 
 
 def _tensors(manifest: AnyManifest) -> Iterator[TensorSpec]:

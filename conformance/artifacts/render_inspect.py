@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from nibblespec.conformance.artifacts.inspect import Inspection, Kind, Split
+from nibblespec.conformance.artifacts.inspect import Inspection, Kind, Split, layer_noun
 from nibblespec.conformance.terminal import render, visible
 from rich.console import RenderableType
 from rich.table import Table
@@ -52,23 +52,27 @@ def _parts(path: str, found: Inspection) -> Iterator[RenderableType]:
     prefix = _common_path([kind.pattern for kind in shown])
     names = [visible(kind.pattern.removeprefix(prefix)) for kind in shown]
     yield Text.assemble((visible(path), "bold"), f": {found.format}", _model(found))
+    bits = bits_per_weight(sum(found.parts.values()), found.weights)
     yield Text(
-        f"{found.layers:,} layers, {found.weights:,} weights in {found.groups:,} groups, "
-        f"{bits_per_weight(sum(found.parts.values()), found.weights)} bits per weight"
+        f"{found.layers:,} {layer_noun(found.format)}, {found.weights:,} weights in "
+        f"{found.groups:,} groups, {bits} bits per weight"
     )
     yield ""
     yield _sizes(found)
     if not shown:
         return
     yield ""
-    yield Text.assemble(("Layers", "bold"), f" (names without {visible(prefix)})" if prefix else "")
+    yield Text.assemble(
+        (layer_noun(found.format).capitalize(), "bold"),
+        f" (names without {visible(prefix)})" if prefix else "",
+    )
     yield _layers(found, shown, names)
     if len(found.kinds) > MOST_KINDS:
         yield Text(f"and {len(found.kinds) - MOST_KINDS:,} more kinds: see --format json", "dim")
     yield ""
     yield Text.assemble(
         ("Tensor parallelism", "bold"),
-        f": equal parts of N rows or K columns with whole groups and {_unit(found)}",
+        f": cuts that keep groups and {_unit(found)} whole (N rows, K columns)",
     )
     yield _splits(found, shown, names)
     yield from _split_notes(shown)
@@ -127,7 +131,7 @@ def _splits(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> T
         rows, columns = kind.example.row_split, kind.example.column_split
         table.add_row(name, _ways(rows.ways), _step(rows), _ways(columns.ways), _step(columns))
     table.add_row(
-        "every layer",
+        f"all {layer_noun(found.format)}",
         _ways(_shared(kind.example.row_split for kind in found.kinds)),
         "",
         _ways(_shared(kind.example.column_split for kind in found.kinds)),

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
-from nibblespec.conformance.artifacts.findings import Finding
-from nibblespec.conformance.artifacts.inspect import count_layers, count_weights
-from nibblespec.conformance.artifacts.validate import STDIN, Report
+from nibblespec.conformance.artifacts.findings import Finding, worst
+from nibblespec.conformance.artifacts.inspect import count_layers, count_weights, layer_noun
+from nibblespec.conformance.artifacts.validate import STDIN, Failure, Report
 from nibblespec.conformance.terminal import render, visible
 from nibblespec.spec.formats import Format
 from nibblespec.spec.requirements import Severity
@@ -14,7 +15,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-MOST_ENTRIES = 20
+MOST_ENTRIES = 12
 """Entries of one report; JSON and SARIF have every finding."""
 
 _STYLE: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -30,9 +31,24 @@ class Entry:
     findings: Sequence[Finding]
 
 
-def reports_text(reports: Sequence[Report], *, strict: bool, width: int, colour: bool) -> str:
+def reports_text(
+    reports: Sequence[Report],
+    failures: Sequence[Failure],
+    *,
+    strict: bool,
+    width: int,
+    colour: bool,
+) -> str:
     """Lay out reports for a terminal; with `strict`, warnings count as failures."""
-    parts = (part for report in reports for part in _report(report, strict=strict))
+    parts: list[RenderableType] = []
+    spaced = False
+    for report in reports:
+        if parts and (report.findings or spaced):
+            parts.append("")
+        parts += _report(report, strict=strict)
+        spaced = bool(report.findings)
+    if len(reports) + len(failures) > 1:
+        parts += ["", _tally(reports, failures)]
     return render(*parts, width=width, colour=colour)
 
 
@@ -46,9 +62,12 @@ def entries(findings: Iterable[Finding]) -> list[Entry]:
     return sorted(collected, key=lambda entry: order.index(entry.first.severity))
 
 
-def places(findings: Sequence[Finding]) -> str:
-    """Say where findings are: the place of one, the number of more with an example."""
-    example = _place(findings[0])
+def places(findings: Sequence[Finding], manifest: str) -> str:
+    """Say where findings are: the place of one, the number of more with an example.
+
+    `manifest` is the name of the file that goes without saying.
+    """
+    example = _place(findings[0], manifest)
     if len(findings) == 1:
         return example
     modules = {_module(found) for found in findings}
@@ -59,22 +78,21 @@ def places(findings: Sequence[Finding]) -> str:
 def _report(report: Report, *, strict: bool) -> Iterator[RenderableType]:
     listed = entries(report.findings)
     for entry in listed[:MOST_ENTRIES]:
-        yield from _entry(entry)
+        yield from _entry(entry, PurePath(report.path).name)
     if len(listed) > MOST_ENTRIES:
         more = f"and {len(listed) - MOST_ENTRIES:,} more kinds of finding: --format json has all"
         yield Text(more, "dim")
-        yield ""
     yield _verdict(report, strict=strict)
 
 
-def _entry(entry: Entry) -> Iterator[RenderableType]:
+def _entry(entry: Entry, manifest: str) -> Iterator[RenderableType]:
     first = entry.first
     yield Text.assemble(
         (first.severity, _STYLE[first.severity]),
         f" {first.requirement}: ",
         (visible(first.message), "bold"),
     )
-    yield _indented(places(entry.findings))
+    yield _indented(places(entry.findings, manifest))
     contrast = [
         f"{label} {visible(value)}"
         for label, value in (("expected", first.expected), ("found", first.found))
@@ -84,7 +102,6 @@ def _entry(entry: Entry) -> Iterator[RenderableType]:
         yield _indented(", ".join(contrast))
     if first.hint:
         yield _indented(f"hint: {visible(first.hint, 400)}")
-    yield ""
 
 
 def _indented(text: str) -> Padding:
@@ -125,11 +142,22 @@ def _counted(counts: Counter[Severity]) -> str:
 
 
 def _described(report: Report) -> str:
-    """Say what was checked: format, layers, weights."""
+    """Say what was checked: format, modules, weights."""
     if report.format is None or report.manifest is None:
         return "no known format"
-    layers, weights = count_layers(report.manifest), count_weights(report.manifest)
-    return f"{format_title(report.format)}, {layers:,} layers, {weights:,} weights"
+    count, weights = count_layers(report.manifest), count_weights(report.manifest)
+    noun = layer_noun(report.format.id)
+    return f"{format_title(report.format)}, {count:,} {noun}, {weights:,} weights"
+
+
+def _tally(reports: Sequence[Report], failures: Sequence[Failure]) -> Text:
+    invalid = sum(worst(report.findings) == "error" for report in reports)
+    counts = {
+        "valid": len(reports) - invalid,
+        "with errors": invalid,
+        "could not be read": len(failures),
+    }
+    return Text(", ".join(f"{count:,} {what}" for what, count in counts.items() if count))
 
 
 def format_title(known: Format) -> str:
@@ -146,6 +174,8 @@ def _module(found: Finding) -> str:
     return parts[2] if len(parts) > 2 and parts[1] in _LISTS else ""
 
 
-def _place(found: Finding) -> str:
+def _place(found: Finding, manifest: str) -> str:
+    position = f"line {found.line}, column {found.column}" if found.line else ""
     where = f"tensor {found.tensor}" if found.tensor else found.pointer
-    return visible(f"{found.file}: {where}" if where else found.file, 300)
+    file = "" if found.file == manifest else found.file
+    return visible(": ".join(filter(None, (file, position, where))) or "the whole document", 300)
