@@ -24,7 +24,7 @@ query sees L keys of D elements. Steps are those of `bounds_linear`: each is off
    more key, larger than s. Only keys with score + δ ≥ score[j] − δ[j] can be such: R[j] of them.
 
 4. *Logarithms.* A split may hand over acc/l and m + ln l in place of acc, l and m, to be weighted
-   by exp(m + ln l − the largest such). The same l divides and is taken the logarithm of, so that the
+   by exp(m + ln l − the largest such). The same l divides and enters the logarithm, so that the
    weight of a key changes only by the error of the logarithm, 2ε·(1 + ln L), of the sum,
    ε·(max|score| + ln L), and by a longer argument, 3ε·2·ln L: less than
    λ = 4ε·(max|score| + 3·ln L + 1) in the exponent.

@@ -190,14 +190,26 @@ class PackPlanes(Protocol):
     """`pack_planes`: signed nibbles into two planes."""
 
     def __call__(self, q4: Nibbles, qr: Nibbles) -> tuple[Bytes, Bytes]:
-        """Pack int8 [N, K] twice into uint8 [N, K/2] twice: (hi, lo)."""
+        """Pack q4 and qr, int8 [N, K] in -8 … 7, K even, into (hi, lo), uint8 [N, K/2] each.
+
+        hi holds q4 and lo holds qr. Byte j of a row holds column 2j in its low four bits and
+        column 2j + 1 in its high four bits, each code q as the unsigned nibble q + 8. Where q4 is
+        -8, qr is not negative.
+
+        BN1-PLANES-ROLES, BN1-PLANES-EXCESS, BN1-PLANES-ORDER.
+        """
 
 
 class UnpackPlanes(Protocol):
     """`unpack_planes`: two planes into signed nibbles."""
 
     def __call__(self, hi: Bytes, lo: Bytes) -> tuple[Nibbles, Nibbles]:
-        """Unpack uint8 [N, K/2] twice into int8 [N, K] twice: (q4, qr)."""
+        """Unpack hi and lo, uint8 [N, K/2] each, into (q4, qr), int8 [N, K] each.
+
+        Column 2j is (byte j & 15) - 8, column 2j + 1 is (byte j >> 4) - 8.
+
+        BN1-PLANES-ROLES, BN1-PLANES-EXCESS, BN1-PLANES-ORDER.
+        """
 
 
 class NestedReconstruct(Protocol):
@@ -206,14 +218,36 @@ class NestedReconstruct(Protocol):
     def __call__(
         self, hi: Bytes, lo: Bytes | None, scale: Float16, plane: Plane, dtype: FloatDtype
     ) -> Array:
-        """Return dtype [N, K] for planes uint8 [N, K/2] and scale [N, G]; lo is None for draft."""
+        """Return the weight, dtype [N, K].
+
+        hi, lo: uint8 [N, K/2] as `pack_planes` makes them; for draft lo is not needed and may be
+        None. scale: float16 [N, G], not negative; columns g * K/G … (g + 1) * K/G - 1 of a row
+        share scale[row, g].
+
+        In float32, where all of this is exact: draft q4 * scale, target (16 * q4 + qr) *
+        (scale / 16), scale being widened to float32 before it is divided. Then one rounding to
+        dtype; a negative code times a zero scale is -0.
+
+        BN1-WEIGHT-GROUPS, BN1-DRAFT-WEIGHT, BN1-TARGET-WEIGHT, BN1-SCALE-SIXTEENTH.
+        """
 
 
 class QuantizeActivations(Protocol):
     """`quantize_activations`: A8, per token or per group of columns."""
 
     def __call__(self, x: Array, group: int) -> tuple[Nibbles, Float32]:
-        """Return int8 [M, K] codes and float32 [M, 1 or K/group] scales; group -1: per token."""
+        """Quantize x, [M, K], into codes, int8 [M, K], and scales, float32 [M, G].
+
+        x: float16, bfloat16 or float32, widened to float32 first. group: -1 for one scale per
+        row (G = 1), otherwise a width that divides K (G = K / group): columns group * g …
+        group * (g + 1) - 1 share scale g.
+
+        In float32: scale = max(amax(abs(x)) / 127, 1e-8) over the group, code =
+        clip(rint(x / scale), -128, 127). Both quotients are correctly rounded (a product with a
+        reciprocal, or an approximate division, is not), rint takes ties to even.
+
+        BN1-ACT-SCALE, BN1-ACT-CODES, BN1-ACT-GROUPS, BN1-ACT-WIDEN.
+        """
 
 
 class NestedLinear(Protocol):
@@ -230,23 +264,64 @@ class NestedLinear(Protocol):
         plane: Plane,
         dtype: FloatDtype,
     ) -> Array:
-        """Return dtype [M, N] for xq int8 [M, K], sx float32 [M, 1 or K/group], bias [N]."""
+        """Return the layer's output, dtype [M, N].
+
+        xq: int8 [M, K] codes and sx: float32 [M, Ga] scales of K/Ga columns each, as
+        `quantize_activations` makes them. hi, lo: uint8 [N, K/2], lo may be None for draft.
+        scale: float16 [N, G], of K/G columns each. bias: float16 [N] or None.
+
+        Columns are cut wherever the activation scale or the weight scale changes. Each such
+        segment has an exact integer product dot of the codes xq with q4 (draft) or 16 * q4 + qr
+        (target), and the result is the sum over segments of dot * sx * sw, sw being scale (draft)
+        or scale / 16 (target) of the segment in float32, plus bias, in at least float32 and in
+        any order, rounded once to dtype. Bounded: within rn(y - B) … rn(y + B) as in Numerics,
+        4.4. A row depends on no other row and not on M.
+
+        From M = `prefill_f16_from` rows on, where a backend declares it: the product of the
+        activations xq * sx and the weight, both rounded to float16 (prefill-f16, Numerics, 4.2).
+
+        BN1-LINEAR-DOT, BN1-LINEAR-SEGMENTS, BN1-LINEAR-TARGET, BN1-LINEAR-BIAS,
+        BN1-LINEAR-PREFILL, NUM-LINEAR-ACCUMULATE, NUM-LINEAR-NESTED, NUM-LINEAR-PREFILL-F16.
+        """
 
 
 class Hadamard(Protocol):
     """`hadamard`: the online transform over the last axis."""
 
     def __call__(self, x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
-        """Return dtype [..., K * 2**k] for x of that shape; had_k is float32 [K, K] or None."""
+        """Transform the last axis of x, [..., n], n = K * m and m a power of two: dtype [..., n].
+
+        x: float16, bfloat16 or float32, widened to float32. had_k: float32 [K, K], or None for
+        K = 1; it need be neither symmetric nor ±1. Element i * m + j of the axis is (i, j).
+
+        Walsh-Hadamard over j in Sylvester's order: for strides 1, 2, 4, … m/2, elements a and b a
+        stride apart become a + b and a - b. Then y[i, j] = sum over l of had_k[i, l] * x[l, j].
+        Then times 1/sqrt(n). In float32 in exactly this order, l ascending, with float32(1/sqrt(n))
+        and one rounding to dtype, it is the canonical evaluation. Exact where there is no matrix
+        or one of ±1, n is a power of four and all sums are exact; otherwise bounded (Numerics,
+        chapter 5). The sign of a zero does not matter. A row depends on no other row.
+
+        BN1-HADAMARD-ORDER, BN1-HADAMARD-AXES, BN1-HADAMARD-MATRIX, BN1-HADAMARD-SCALE,
+        BN1-HADAMARD-EXACT, BN1-HADAMARD-CANONICAL, BN1-HADAMARD-RANGE, NUM-HADAMARD-BOUND.
+        """
 
 
 class KvQuantize(Protocol):
     """`kv_quantize`: one scale per token and head, two planes along head_dim."""
 
     def __call__(self, x: Array, offset: Array | None) -> tuple[Bytes, Bytes, Float32]:
-        """Return hi, lo uint8 [..., H, L, D/2] and scale float32 [..., H, L].
+        """Return hi and lo, uint8 [..., H, L, D/2] each, and scale, float32 [..., H, L].
 
-        x is [..., H, L, D] (H heads, L tokens); offset, [H, D] or None, is subtracted first.
+        x: float16, bfloat16 or float32 [..., H, L, D] (H heads, L tokens, D even). offset: [H, D]
+        in any of these dtypes, or None. Both are widened to float32.
+
+        In float32, each operation rounded by itself: d = x - offset (d = x without one);
+        scale = max(amax(abs(d)) / 7, 1e-8) over D; q4 = clip(rint(d / scale), -8, 7);
+        p = q4 * scale; r = d - p, not fused; qr = clip(rint(r / (scale / 16)), -8, 7), at least 0
+        where q4 is -8. Quotients are correctly rounded, rint takes ties to even. Packed along D as
+        in `pack_planes`, q4 in hi, qr in lo.
+
+        BN1-KV-SCALE, BN1-KV-CODES, BN1-KV-RESIDUAL, BN1-KV-OFFSET, BN1-KV-WIDEN, BN1-KV-PLANES.
         """
 
 
@@ -254,7 +329,14 @@ class KvDequantize(Protocol):
     """`kv_dequantize`: what a reader of the nested cache sees."""
 
     def __call__(self, hi: Bytes, lo: Bytes | None, scale: Float32, plane: Plane) -> Float32:
-        """Return float32 [..., D] for planes uint8 [..., D/2] and scale [...]; lo: see draft."""
+        """Return what a reader sees, float32 [..., D].
+
+        hi, lo: uint8 [..., D/2] as `kv_quantize` makes them, lo may be None for draft; scale:
+        float32 [...]. Draft: q4 * scale. Target: (16 * q4 + qr) * (scale / 16). One float32
+        rounding. The offset is not added.
+
+        BN1-KV-DRAFT, BN1-KV-TARGET.
+        """
 
 
 class KvAttention(Protocol):
@@ -275,8 +357,20 @@ class KvAttention(Protocol):
         softmax_scale: float,
         dtype: FloatDtype,
     ) -> Array:
-        """Return dtype [B, Hq, M, D] for q of that shape; query m sees keys 0 … position + m.
+        """Return dtype [B, Hq, M, D].
 
-        Planes are uint8 [B, Hkv, L, D/2], scales float32 [B, Hkv, L], v_offset is [Hkv, D] or
-        None, and Hq is a multiple of Hkv: query head h reads key/value head h // (Hq / Hkv).
+        q: float16, bfloat16 or float32 [B, Hq, M, D]. Planes: uint8 [B, Hkv, L, D/2], lo may be
+        None for draft; scales: float32 [B, Hkv, L]. v_offset: [Hkv, D] in any of q's dtypes, or
+        None. Hq is a multiple of Hkv: query head h reads key/value head h // (Hq // Hkv).
+        position + M is at most L. softmax_scale is positive; it is rounded to float32.
+
+        Query m sees the keys 0 … position + m: score = softmax_scale * sum of q * key, weights =
+        softmax of the scores, result = sum of weight * value + v_offset of the head that is read,
+        rounded once to dtype. Keys and values are those of `kv_dequantize` for the plane. In at
+        least float32 throughout, in any order, blocks and splits. Bounded: within rn(y - B) …
+        rn(y + B), B as in Numerics, chapter 6. A query depends on no other query, not on M, and
+        not on what the cache holds beyond position + m.
+
+        BN1-ATTENTION-CAUSAL, BN1-ATTENTION-HEADS, BN1-ATTENTION-OFFSET, BN1-ATTENTION-PLANE,
+        BN1-ATTENTION-WIDEN, NUM-ATTENTION-EXP, NUM-ATTENTION-BOUND.
         """
