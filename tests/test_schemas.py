@@ -202,7 +202,7 @@ def test_published_manifest_is_valid_by_schema_and_model(known: Format) -> None:
 
 
 def test_unknown_format_has_no_schema() -> None:
-    with pytest.raises(ValueError, match="expected dashq-packed-linear or bitnest-package-v1"):
+    with pytest.raises(ValueError, match="expected one of dashq-packed-linear, bitnest-package-v1"):
         load_schema("gptq")
 
 
@@ -303,23 +303,32 @@ VALUES = st.recursive(
 )
 
 
-def paths(value: Json, path: Place = ()) -> Iterator[Place]:
-    """Yield the path of every value inside a value."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in inside:
-        yield (*path, key)
-        if isinstance(inner, dict | list):
-            yield from paths(inner, (*path, key))
+def draw_place(draw: st.DrawFn, manifest: Json) -> Place | None:
+    """Draw the path of a value inside a manifest, as likely a shallow as a deep one."""
+    place: Place = ()
+    while (keys := keys_of(at(manifest, place))) and (not place or draw(st.booleans())):
+        place = (*place, draw(st.sampled_from(keys)))
+    return place or None
+
+
+def keys_of(value: Json) -> list[str | int]:
+    """Return the keys of an object, the indices of an array, nothing of anything else."""
+    if isinstance(value, list):
+        return list(range(len(value)))
+    return list(value) if isinstance(value, dict) else []
+
+
+MUTATIONS = ["vary"] * 4 + ["replace"] * 2 + ["delete", "add", "copy", "rename", "swap"]
 
 
 def mutate(draw: st.DrawFn, manifest: Json) -> None:
     """Change one place of a manifest."""
-    places = list(paths(manifest))
-    if not places:
+    place, other = draw_place(draw, manifest), draw_place(draw, manifest)
+    if place is None or other is None:
         return
-    path = draw(st.sampled_from(places))
-    parent, key = at(manifest, path[:-1]), path[-1]
-    match draw(st.sampled_from(["replace", "vary", "delete", "add", "copy", "rename", "swap"])):
+    parent, key = at(manifest, place[:-1]), place[-1]
+    there, other_key = at(manifest, other[:-1]), other[-1]
+    match draw(st.sampled_from(MUTATIONS)):
         case "replace":
             parent[key] = draw(VALUES)
         case "vary" if isinstance(parent[key], int | float) and abs(parent[key]) < 2**60:
@@ -336,14 +345,11 @@ def mutate(draw: st.DrawFn, manifest: Json) -> None:
         case "add":
             parent[draw(KEYS)] = draw(VALUES)
         case "copy":
-            other = draw(st.sampled_from(places))
-            at(manifest, other[:-1])[other[-1]] = copy.deepcopy(parent[key])
+            there[other_key] = copy.deepcopy(parent[key])
         case "rename" if isinstance(parent, dict):
             parent[draw(KEYS)] = parent.pop(key)
-        case _:
-            other = draw(st.sampled_from([place for place in places if len(place) == len(path)]))
-            there = at(manifest, other[:-1])
-            parent[key], there[other[-1]] = there[other[-1]], parent[key]
+        case _ if len(place) == len(other):  # so that neither lies inside the other
+            parent[key], there[other_key] = there[other_key], parent[key]
 
 
 @st.composite
