@@ -1,0 +1,93 @@
+"""The level `manifest`: everything that the manifest alone can tell."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nibblespec.conformance.artifacts import bitnest_manifest, dashq_manifest
+from nibblespec.conformance.artifacts.capped import capped
+from nibblespec.conformance.artifacts.findings import Finding, Problem, apply_rules, finding
+from nibblespec.conformance.artifacts.json_findings import json_finding
+from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.structure import check_structure
+from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
+from nibblespec.spec.formats import FORMATS, AnyManifest, Format, detect
+from nibblespec.spec.json_strict import Document, parse
+
+_TELLING = {"quantized_modules": "dashq-packed-linear", "online_hadamard": "bitnest-package-v1"}
+"""Keys that only one format has, for manifests that do not name theirs."""
+
+_REPLACED = ("JSON-NONFINITE", "JSON-NUMBER-RANGE")
+"""Problems after which the reader puts null in place of the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestReport:
+    """What a manifest is, and everything that was found in it."""
+
+    findings: list[Finding]
+    format: Format | None
+    """None where the document does not tell."""
+    manifest: AnyManifest | None
+    """None where there is no JSON, no known format, or a broken structure."""
+
+
+def check_manifest(data: bytes, file: str) -> ManifestReport:
+    """Check a manifest: JSON, structure, then, where that holds, what relates its values.
+
+    `file` is the name that the findings carry. No input raises.
+    """
+    document = parse(data)
+    unreadable = document.value is None and bool(document.problems)
+    known = None if unreadable else detect(document.value) or _guess(document.value)
+    findings = [json_finding(problem, file) for problem in document.problems]
+    if unreadable or known is None:
+        if not unreadable:
+            findings.append(_no_format(document.value, file))
+        return ManifestReport(findings=findings, format=None, manifest=None)
+    manifest, located = check_structure(document.value, known)
+    replaced = _pointers(document)
+    findings += (
+        finding(requirement, problem, file)
+        for requirement, problem in located
+        if problem.pointer not in replaced
+    )
+    if manifest is not None:
+        findings += _rule_findings(manifest, file)
+    return ManifestReport(findings=list(capped(findings)), format=known, manifest=manifest)
+
+
+def _guess(value: object) -> Format | None:
+    """Tell the format of a manifest that does not name one by a key that only it has."""
+    if not isinstance(value, dict):
+        return None
+    ids = {format_id for key, format_id in _TELLING.items() if key in value}
+    return next((known for known in FORMATS if ids == {known.id}), None)
+
+
+def _rule_findings(manifest: AnyManifest, file: str) -> Iterator[Finding]:
+    if isinstance(manifest, DashqManifest):
+        return apply_rules(dashq_manifest.RULES, manifest, file)
+    return apply_rules(bitnest_manifest.RULES, manifest, file)
+
+
+def _no_format(value: object, file: str) -> Finding:
+    named = isinstance(value, dict) and "format" in value
+    found = value["format"] if isinstance(value, dict) and named else value
+    names = " or ".join(f'"{known.id}"' for known in FORMATS)
+    return finding(
+        "JSON-MANIFEST-FORMAT",
+        Problem(
+            message="this is no manifest of a known format",
+            pointer="/format" if named else "",
+            expected=f"an object whose key `format` is {names}",
+            found=show(found),
+        ),
+        file,
+    )
+
+
+def _pointers(document: Document) -> frozenset[str]:
+    """Return the places whose value the reader has replaced: their type says nothing."""
+    return frozenset(
+        problem.pointer for problem in document.problems if problem.requirement in _REPLACED
+    )
