@@ -175,7 +175,7 @@ def inspect(
     from nibblespec.conformance.artifacts.validate import InputError, check_path
 
     try:
-        report = check_path(path)
+        report = check_path(path, "manifest")
     except InputError as error:
         _fail(str(error))
     if report.manifest is None or worst(report.findings) == "error":

@@ -47,7 +47,7 @@ def reports_text(
             parts.append("")
         parts += _report(report, strict=strict)
         spaced = bool(report.findings)
-    if len(reports) + len(failures) > 1:
+    if len(reports) + len(failures) > 1 and (failures or any(map(_failed, reports))):
         parts += ["", _tally(reports, failures)]
     return render(*parts, width=width, colour=colour)
 
@@ -115,7 +115,7 @@ def _verdict(report: Report, *, strict: bool) -> Text:
     if counts["error"]:
         ids = [found.requirement for found in report.findings if found.severity == "error"]
         return Text.assemble(("✗ ", "bold red"), (name, "bold"), f": {summary}", _explain(ids[0]))
-    subject = f": valid manifest of {_described(report)}"
+    subject = f": {_described(report)}"
     if counts["warning"]:
         ids = [found.requirement for found in report.findings if found.severity == "warning"]
         mark = ("✗ ", "bold red") if strict else ("✓ ", "bold yellow")
@@ -142,16 +142,21 @@ def _counted(counts: Counter[Severity]) -> str:
 
 
 def _described(report: Report) -> str:
-    """Say what was checked: format, modules, weights."""
+    """Say what was found valid: how much of it, its format, modules and weights."""
+    scope = "manifest" if report.level == "manifest" else f"checkpoint ({report.level} checked)"
     if report.format is None or report.manifest is None:
-        return "no known format"
+        return f"valid {scope} of no known format"
     count, weights = count_layers(report.manifest), count_weights(report.manifest)
     noun = layer_noun(report.format.id)
-    return f"{format_title(report.format)}, {count:,} {noun}, {weights:,} weights"
+    return f"valid {scope} of {format_title(report.format)}, {count:,} {noun}, {weights:,} weights"
+
+
+def _failed(report: Report) -> bool:
+    return worst(report.findings) == "error"
 
 
 def _tally(reports: Sequence[Report], failures: Sequence[Failure]) -> Text:
-    invalid = sum(worst(report.findings) == "error" for report in reports)
+    invalid = sum(map(_failed, reports))
     counts = {
         "valid": len(reports) - invalid,
         "with errors": invalid,
