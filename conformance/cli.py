@@ -1,6 +1,7 @@
 """The command line. Each command imports what it needs when it runs."""
 # ruff: noqa: PLC0415
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,6 +50,9 @@ class Layout(StrEnum):
 
 def main() -> None:
     """Run the command line: the entry point of `nibblespec`."""
+    # Python has None for a stream that was closed before it started (`>&-`).
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (open until the end)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
         app()
     except KeyboardInterrupt:

@@ -265,6 +265,14 @@ def test_a_full_disk_is_one_clear_line() -> None:
     assert result.stderr == b"nibblespec: cannot write the output: No space left on device\n"
 
 
+def test_an_output_that_is_closed_is_no_error() -> None:
+    """`nibblespec validate FILE >&- 2>&-`: all that counts is the exit status."""
+    command = " ".join(
+        [f"exec {sys.executable} -c '{COMMAND[2]}' validate", str(DASHQ), ">&- 2>&-"]
+    )
+    assert subprocess.run(["sh", "-c", command], check=False, timeout=60).returncode == 0
+
+
 def test_an_output_that_is_ascii_gets_ascii(edited: Callable[[Edit], Path]) -> None:
     path = edited(in_every_module(runtime_backend=4))
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

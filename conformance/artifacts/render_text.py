@@ -65,10 +65,10 @@ def entries(findings: Iterable[Finding]) -> list[Entry]:
 def places(findings: Sequence[Finding], manifest: str) -> str:
     """Say where findings are: the place of one, the number of more with an example.
 
-    `manifest` is the name of the file that goes without saying.
+    Empty where that is the whole manifest; `manifest` is its name, which goes without saying.
     """
     example = _place(findings[0], manifest)
-    if len(findings) == 1:
+    if len(findings) == 1 or not example:
         return example
     modules = {_module(found) for found in findings}
     noun = "modules" if "" not in modules and len(modules) == len(findings) else "places"
@@ -92,7 +92,8 @@ def _entry(entry: Entry, manifest: str) -> Iterator[RenderableType]:
         f" {first.requirement}: ",
         (visible(first.message), "bold"),
     )
-    yield _indented(places(entry.findings, manifest))
+    if where := places(entry.findings, manifest):
+        yield _indented(where)
     contrast = [
         f"{label} {visible(value)}"
         for label, value in (("expected", first.expected), ("found", first.found))
@@ -183,4 +184,4 @@ def _place(found: Finding, manifest: str) -> str:
     position = f"line {found.line}, column {found.column}" if found.line else ""
     where = f"tensor {found.tensor}" if found.tensor else found.pointer
     file = "" if found.file == manifest else found.file
-    return visible(": ".join(filter(None, (file, position, where))) or "the whole document", 300)
+    return visible(": ".join(filter(None, (file, position, where))), 300)
