@@ -22,6 +22,12 @@ multiply that error: η per product, times the magnitude of what is still to be 
 once each. The last conversion to float32 may underflow once more. Sums do not underflow: a sum of
 float32 numbers below 2⁻¹²⁶ is exact.
 
+*Exact steps.* Multiples of 2ᵉ that are not above 2²⁴·2ᵉ are float32 numbers (e ≥ −149), and so are
+their sums as long as the magnitudes add up to no more. Where that holds of the terms it holds of
+products of some of their factors: those have a unit as much larger, or smaller, as themselves.
+Only underflow of such a product has to be excluded for itself. Then no step has anything to round,
+in whatever order: the error is 0.
+
 *The oracle's own error.* The same analysis with 2⁻⁵³ for ε bounds the error of the float64 value
 and of the sum of magnitudes; twice γ of float64 covers both.
 """
@@ -49,6 +55,7 @@ from nibblespec.reference.dashq import (
 from nibblespec.reference.rounding import Array, Float64, round_float32
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
 from nibblespec.spec.operations import DashqRounding, LinearWeightRounding, Words
+from numpy.typing import NDArray
 
 
 def dashq_linear_bounded(
@@ -79,9 +86,8 @@ def dashq_linear_bounded(
     if evaluation == "bf16-params":
         scales = round_float32(scales, "bfloat16").astype(np.float32)
         zeros = round_float32(zeros, "bfloat16").astype(np.float32)
-    difference = q.astype(np.float64) - zeros.astype(np.float64)
     logical = slice(module.in_features)
-    return packed_bounded(x, difference[:, logical], scales[:, logical], bias)
+    return packed_bounded(x, q[:, logical], zeros[:, logical], scales[:, logical], bias)
 
 
 def dense_bounded(x: Array, weight: Array, bias: Array | None) -> Bounded:
@@ -94,31 +100,30 @@ def dense_bounded(x: Array, weight: Array, bias: Array | None) -> Bounded:
     columns = a.shape[1]
     with _quiet():
         value = _plus(a @ w.T, bias)
-        magnitude = _plus(np.abs(a) @ np.abs(w).T, None if bias is None else np.abs(bias))
-        return _bounded(value, magnitude, magnitude, 1 + columns, columns + 2)
+        magnitude = _plus(np.abs(a) @ np.abs(w).T, _magnitude(bias))
+        exact = _fits(magnitude, np.multiply.outer(_unit(a), _unit(w)), bias)
+        return _bounded(value, magnitude, magnitude, 1 + columns, columns + 2, exact)
 
 
-def packed_bounded(x: Array, difference: Array, scale: Array, bias: Array | None) -> Bounded:
-    """Return value and error of Σ x·difference·scale + bias (Numerics, 4.3), float64 [M, N] each.
+def packed_bounded(x: Array, q: Array, zero: Array, scale: Array, bias: Array | None) -> Bounded:
+    """Return value and error of Σ x·(q − zero)·scale + bias (Numerics, 4.3), float64 [M, N] each.
 
-    x [M, K]; difference (q − zero) and scale [N, K], a column each; bias [N] or None.
+    x [M, K]; codes q, zero points and scales [N, K], those of a group repeated; bias [N] or None.
     """
-    a, d, s = (operand.astype(np.float64) for operand in (x, difference, scale))
+    a, s = x.astype(np.float64), scale.astype(np.float64)
+    d = q.astype(np.float64) - zero.astype(np.float64)
     x_abs, d_abs, s_abs = np.abs(a), np.abs(d), np.abs(s)
     columns = a.shape[1]
     with _quiet():
-        weight = d * s
-        value = _plus(a @ weight.T, bias)
-        magnitude = _plus(x_abs @ np.abs(weight).T, None if bias is None else np.abs(bias))
-        pairs = np.maximum.reduce(
-            [
-                x_abs @ d_abs.T,
-                x_abs @ s_abs.T,
-                np.broadcast_to(np.abs(weight).sum(axis=1), magnitude.shape),
-            ]
-        )
+        value = _plus(a @ (d * s).T, bias)
+        magnitude = _plus(x_abs @ (d_abs * s_abs).T, _magnitude(bias))
+        pairs = np.maximum(x_abs @ d_abs.T, x_abs @ s_abs.T)
+        pairs = np.maximum(pairs, (d_abs * s_abs).sum(axis=1))
+        of_x, of_s = _unit(a)[:, np.newaxis], _unit(s)
+        of_d = np.minimum(_unit(zero.astype(np.float64)), 1)
+        exact = _fits(magnitude, of_x * of_d * of_s, bias, of_x * of_d, of_x * of_s, of_d * of_s)
         factors = x_abs.sum(axis=1)[:, np.newaxis] + (d_abs + s_abs).sum(axis=1)
-        return _bounded(value, magnitude, pairs, 1 + columns + factors, columns + 4)
+        return _bounded(value, magnitude, pairs, 1 + columns + factors, columns + 4, exact)
 
 
 def nested_bounded(dots: Array, sx: Array, sw: Array, bias: Array | None) -> Bounded:
@@ -133,22 +138,65 @@ def nested_bounded(dots: Array, sx: Array, sw: Array, bias: Array | None) -> Bou
     with _quiet():
         terms = d * a * w
         value = _plus(terms.sum(axis=2), bias)
-        magnitude = _plus(np.abs(terms).sum(axis=2), None if bias is None else np.abs(bias))
+        magnitude = _plus(np.abs(terms).sum(axis=2), _magnitude(bias))
         pairs = np.maximum.reduce(
             [np.abs(d * a).sum(axis=2), np.abs(d * w).sum(axis=2), np.abs(a * w).sum(axis=2)]
         )
+        of_x, of_w = _unit(sx.astype(np.float64))[:, np.newaxis], _unit(sw.astype(np.float64))
+        exact = _fits(magnitude, of_x * of_w, bias, of_x, of_w)
         factors = (np.abs(d) + np.abs(a) + np.abs(w)).sum(axis=2)
-        return _bounded(value, magnitude, pairs, 1 + segments + factors, segments + 4)
+        return _bounded(value, magnitude, pairs, 1 + segments + factors, segments + 4, exact)
 
 
 def _bounded(
-    value: Float64, magnitude: Float64, pairs: Float64, underflows: Float64 | int, steps: int
+    value: Float64,
+    magnitude: Float64,
+    pairs: Float64,
+    underflows: Float64 | int,
+    steps: int,
+    exact: NDArray[np.bool_],
 ) -> Bounded:
-    """Put a bound together: `steps` for each term, η times `underflows`, none near overflow."""
+    """Put a bound together: `steps` for each term, η times `underflows`, 0 where all is exact.
+
+    Where the sum of magnitudes or of `pairs` of factors nears overflow, there is no bound.
+    """
     relative = gamma(steps) + 2 * gamma_float64(steps)
     error = relative * magnitude + (1 + relative) * UNDERFLOW * underflows
+    error = np.where(exact, 0, error)
     overflows = np.maximum(magnitude, pairs) > LARGEST_FLOAT32 / 2
     return Bounded(value=value, error=np.where(overflows, np.inf, error))
+
+
+def _unit(rows: Float64) -> Float64:
+    """Return the largest power of two that divides every element of a row [R, K]: float64 [R].
+
+    Infinity for a row of zeros, 0 for one with elements that are not finite.
+    """
+    finite = np.isfinite(rows)
+    mantissa, exponent = np.frexp(np.where(finite, rows, 0))
+    digits = np.ldexp(np.abs(mantissa), 53).astype(np.int64)
+    lowest = np.ldexp((digits & -digits).astype(np.float64), exponent - 53)
+    lowest = np.where(rows == 0, np.inf, np.where(finite, lowest, 0))
+    return np.asarray(lowest.min(axis=1, initial=np.inf), np.float64)
+
+
+def _fits(
+    magnitude: Float64, unit: Float64, bias: Array | None, *pairs: Float64
+) -> NDArray[np.bool_]:
+    """Tell where every step is exact: bool [M, N].
+
+    Terms are multiples of `unit`, products of two of their factors multiples of the `pairs`;
+    `magnitude` is what terms and bias add up to.
+    """
+    if bias is not None:
+        unit = np.minimum(unit, _unit(bias.astype(np.float64)[:, np.newaxis]))
+    smallest = np.minimum.reduce([unit, *(np.broadcast_to(pair, unit.shape) for pair in pairs)])
+    exact: NDArray[np.bool_] = (magnitude <= 2.0**24 * unit) & (smallest >= UNDERFLOW)
+    return exact
+
+
+def _magnitude(bias: Array | None) -> Array | None:
+    return None if bias is None else np.abs(bias)
 
 
 def _plus(total: Float64, bias: Array | None) -> Float64:
