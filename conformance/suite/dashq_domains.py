@@ -1,9 +1,13 @@
 """Domains of the dashq format: packed weights and layers within the claims of the backend."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import product
+from typing import cast
 
+import numpy as np
 from hypothesis import strategies as st
+from nibblespec.conformance.suite.activation_data import KINDS, make_activations
 from nibblespec.conformance.suite.dashq_data import (
     DashqWeight,
     make_module,
@@ -13,7 +17,9 @@ from nibblespec.conformance.suite.dashq_data import (
 from nibblespec.conformance.suite.dashq_rounding import make_rounding_weight
 from nibblespec.conformance.suite.gate import require
 from nibblespec.conformance.suite.properties import Domain
+from nibblespec.conformance.suite.signatures import DTYPES
 from nibblespec.conformance.suite.strategies import (
+    ROWS,
     SEEDS,
     bit_widths,
     float_dtypes,
@@ -21,7 +27,7 @@ from nibblespec.conformance.suite.strategies import (
     scale_zero_dtypes,
 )
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
-from nibblespec.spec.operations import Capabilities, FloatDtype
+from nibblespec.spec.operations import Array, Capabilities, FloatDtype
 
 
 def dashq_weights(capabilities: Capabilities) -> Domain[DashqWeight]:
@@ -168,6 +174,96 @@ def every_dtype_weights(capabilities: Capabilities) -> Domain[DashqWeight]:
         SEEDS,
     )
     return Domain(always, drawn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashqLayer:
+    """A packed layer with its input."""
+
+    weight: DashqWeight
+    kind: str
+    """Of the activations: a key of `activation_data.KINDS`."""
+    rows: int
+    x: Array = field(repr=False)
+    bias: Array | None = field(repr=False)
+
+
+def make_layer(weight: DashqWeight, rows: int, kind: str, bias: str, seed: int) -> DashqLayer:
+    """Give a weight its input, and a bias that is "none", "small" or "large"."""
+    module = weight.module
+    dtype = cast(FloatDtype, module.linear_dtype)
+    generator = np.random.default_rng(seed)
+    size = {"none": 0.0, "small": 1.0, "large": 500.0}[bias]
+    values = (size * generator.uniform(0.5, 1, module.out_features)).astype(np.float32)
+    return DashqLayer(
+        weight=weight,
+        kind=kind,
+        rows=rows,
+        x=make_activations(kind, rows, module.in_features, dtype, seed),
+        bias=values.astype(DTYPES[dtype]) if size else None,
+    )
+
+
+def dashq_layers(
+    *,
+    kinds: tuple[str, ...] = tuple(KINDS),
+    biases: tuple[str, ...] = ("none",),
+    padded: bool = False,
+) -> Callable[[Capabilities], Domain[DashqLayer]]:
+    """Layers whose sums stay in range, M, N and K from one to about a thousand."""
+
+    def domain(capabilities: Capabilities) -> Domain[DashqLayer]:
+        widths = bit_widths(capabilities)
+        dtypes = float_dtypes(capabilities)
+        scale_dtypes = scale_zero_dtypes(capabilities)
+        sizes = group_sizes(capabilities)
+        require(capabilities.padded_inputs or not padded, "padded inputs")
+
+        def layer(
+            nbits: int,
+            shape: tuple[int, int, int],
+            size: int,
+            scale_dtype: str,
+            dtype: FloatDtype,
+            kind: str,
+            bias: str,
+            seed: int,
+        ) -> DashqLayer:
+            rows, outputs, columns = shape
+            groups = max(1, round(columns / size))
+            padding = 1 + seed % (size + 1) if padded else 0
+            groups += -(-padding // size) if padded else 0
+            module = make_module(nbits, outputs, groups, size, padding, scale_dtype, dtype)
+            return make_layer(make_tame_weight(module, dtype, seed), rows, kind, bias, seed)
+
+        shapes = ((3, 33, 256), (1, 7, 1001), (33, 3, 64), (1001, 1, 33), (7, 1001, 7))
+        always = tuple(
+            layer(
+                widths[place % len(widths)],
+                shapes[place % len(shapes)],
+                sizes[place % len(sizes)],
+                scale_dtypes[place % len(scale_dtypes)],
+                dtype,
+                kind,
+                biases[place % len(biases)],
+                place,
+            )
+            for place, (kind, dtype) in enumerate(product(kinds, dtypes))
+        )
+        drawn = st.builds(
+            layer,
+            st.sampled_from(widths),
+            st.tuples(st.sampled_from(ROWS), st.sampled_from(ROWS), st.integers(1, 300)),
+            st.sampled_from(sizes),
+            st.sampled_from(scale_dtypes),
+            st.sampled_from(dtypes),
+            st.sampled_from(kinds),
+            st.sampled_from(biases),
+            SEEDS,
+        )
+        return Domain(always, drawn)
+
+    return domain
 
 
 def straddling_modules(capabilities: Capabilities) -> Domain[Module]:

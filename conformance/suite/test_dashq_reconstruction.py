@@ -25,6 +25,7 @@ from nibblespec.conformance.suite.outcomes import Violation
 from nibblespec.conformance.suite.properties import for_all
 from nibblespec.conformance.suite.signatures import DTYPES
 from nibblespec.reference.dashq import dashq_reconstruct as reference
+from nibblespec.reference.rounding import round_float32
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
 from nibblespec.spec.operations import (
     Array,
@@ -282,8 +283,7 @@ def exact_weights(case: DashqWeight, evaluation: str, places: Array) -> Array:
             zero, scale = float(case.zero[group, 0]), float(case.scale[group, 0])
             known[code, group] = exact.dashq_weight(code, zero, scale, evaluation, case.dtype)
         values.append(known[code, group])
-    with np.errstate(over="ignore"):
-        return np.array(values, np.float32).astype(DTYPES[case.dtype])
+    return round_float32(np.array(values, np.float32), case.dtype)
 
 
 def by_column(parameter: Array, module: Module) -> Array:
