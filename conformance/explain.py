@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-_CONSEQUENCE = {"MUST": "an error", "SHOULD": "a warning", "MAY": "a note"}
+_CONSEQUENCE = {"MUST": "an error", "SHOULD": "a warning", "MAY": "an info"}
 _CHECKER = {
     "manifest": "nibblespec validate, from the manifest alone",
     "headers": "nibblespec validate, from the headers of the safetensors files",

@@ -10,7 +10,7 @@ from nibblespec.conformance.artifacts.findings import Finding
 from nibblespec.conformance.artifacts.render_json import reports_json
 from nibblespec.conformance.artifacts.render_sarif import reports_sarif, uri
 from nibblespec.conformance.artifacts.render_text import MOST_ENTRIES, reports_text
-from nibblespec.conformance.artifacts.validate import Failure, Report
+from nibblespec.conformance.artifacts.validate import Failure, Level, Report
 from nibblespec.conformance.terminal import plain, visible
 from nibblespec.schemas import load_schema
 from nibblespec.spec.formats import FORMATS, AnyManifest, read_manifest
@@ -41,11 +41,12 @@ def report(
     *findings: Finding,
     path: str = "checkpoint/dashq_config.json",
     manifest: AnyManifest | None = None,
+    level: Level = "manifest",
 ) -> Report:
     return Report(
         path=path,
         folder="" if path == "-" else str(Path(path).parent),
-        level="manifest",
+        level=level,
         format=FORMATS[0],
         manifest=manifest,
         findings=findings,
@@ -68,6 +69,11 @@ def test_equal_findings_are_one_entry() -> None:
     assert shown.count("error DQ1-FIELD-TYPE") == 1
     assert f"248 modules, e.g. /quantized_modules/{LONG_NAME.format(0)}/nbits" in shown
     assert "✗ checkpoint/dashq_config.json: 248 errors" in shown
+
+
+def test_a_finding_about_the_whole_manifest_needs_no_place() -> None:
+    shown = text(report(finding(pointer="", found="", expected="")))
+    assert shown.splitlines()[1].startswith("✗")
 
 
 def test_two_findings_in_one_module_are_two_places() -> None:
@@ -119,6 +125,14 @@ def test_a_clean_manifest_is_one_line_that_says_what_was_checked() -> None:
     assert text(report(manifest=manifest), width=200) == (
         "✓ checkpoint/dashq_config.json: valid manifest of dashq-packed-linear v1, "
         "248 modules, 6,918,504,448 weights\n"
+    )
+
+
+def test_a_clean_folder_says_how_far_it_was_checked() -> None:
+    manifest = read_manifest(ROOT / "examples/dashq_config.json")
+    shown = text(report(manifest=manifest, level="headers", path="checkpoint"), width=200)
+    assert shown.startswith(
+        "✓ checkpoint: valid checkpoint (headers checked) of dashq-packed-linear v1, 248 modules"
     )
 
 

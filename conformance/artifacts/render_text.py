@@ -1,7 +1,7 @@
 """Reports as text that fits one screen: equal findings are one entry."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -18,7 +18,11 @@ from rich.text import Text
 MOST_ENTRIES = 12
 """Entries of one report; JSON and SARIF have every finding."""
 
-_STYLE: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_STYLE: Mapping[Severity, str] = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "info": "bold cyan",
+}
 _LISTS = ("quantized_modules", "layers")
 """Keys of a manifest whose members are modules."""
 
@@ -58,7 +62,7 @@ def entries(findings: Iterable[Finding]) -> list[Entry]:
     for found in findings:
         alike.setdefault((found.requirement, found.message), []).append(found)
     collected = [Entry(found[0], found) for found in alike.values()]
-    order: list[Severity] = ["error", "warning", "info"]
+    order = list(_STYLE)
     return sorted(collected, key=lambda entry: order.index(entry.first.severity))
 
 
@@ -134,10 +138,9 @@ def _explain(requirement: str) -> tuple[str, str]:
 
 def _counted(counts: Counter[Severity]) -> str:
     """Write `2 errors, 1 warning`; empty where there is nothing to count."""
-    nouns: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
     return ", ".join(
-        f"{counts[severity]:,} {noun}{'' if counts[severity] == 1 else 's'}"
-        for severity, noun in nouns.items()
+        f"{counts[severity]:,} {severity}{'' if counts[severity] == 1 else 's'}"
+        for severity in _STYLE
         if counts[severity]
     )
 
