@@ -94,7 +94,7 @@ def _lm_head(inventory: BitnestInventory) -> Iterator[Problem]:
 
 
 def _planes_extra(inventory: BitnestInventory) -> Iterator[Problem]:
-    known = {spec.name for spec in inventory.specs}
+    known = {spec.name for spec in inventory.specs if spec.file == PLANES}
     for name, entry in _tensors(inventory, PLANES):
         layer, _, kind = name.rpartition(".")
         if name not in known and not (kind == "bias" and layer in inventory.manifest.layers):
@@ -103,7 +103,7 @@ def _planes_extra(inventory: BitnestInventory) -> Iterator[Problem]:
 
 
 def _aux_extra(inventory: BitnestInventory) -> Iterator[Problem]:
-    known = {spec.name for spec in inventory.specs} | {"lm_head"}
+    known = {"lm_head", *(spec.name for spec in inventory.specs if spec.file == AUX)}
     for name, entry in _tensors(inventory, AUX):
         if name not in known:
             message = "a tensor has no use"

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nibblespec.conformance.artifacts.capped import capped
@@ -54,9 +54,9 @@ class Header:
     data_start: int
     """Where the data section begins: 8 + n."""
     tensors: Mapping[str, TensorEntry]
-    """The tensors whose entries are well formed."""
+    """The tensors whose entries are sound."""
     broken: frozenset[str]
-    """Names of the tensors whose entries are not."""
+    """Names of the tensors whose entries are malformed or contradict themselves."""
     metadata: Mapping[str, str]
 
 
@@ -133,11 +133,12 @@ def check_header(raw: bytes, size: int, file: str) -> HeaderReport:
     if not isinstance(document.value, dict):
         return HeaderReport(None, findings)
     header = _header(document.value, PREFIX_BYTES + len(raw), size, file)
-    findings.extend(capped(_content_findings(document.value, header)))
+    unsound: set[str] = set()
+    findings.extend(capped(_content_findings(document.value, header, unsound)))
     reversed_spans = any(entry.begin > entry.end for entry in header.tensors.values())
     if not (document.problems or header.broken or reversed_spans):
         findings.extend(capped(apply_rules(LAYOUT_RULES, header, file)))
-    return HeaderReport(header, findings)
+    return HeaderReport(_without(header, unsound), findings)
 
 
 def read_header(path: Path, file: str) -> HeaderReport:
@@ -222,14 +223,26 @@ def _header(value: Mapping[str, object], data_start: int, size: int, file: str) 
 _METADATA = "__metadata__"
 
 
-def _content_findings(value: Mapping[str, object], header: Header) -> Iterator[Finding]:
-    """Judge the parts of a header one by one."""
+def _without(header: Header, unsound: set[str]) -> Header:
+    """Move tensors that cannot be what their entries say to the broken ones."""
+    if not unsound:
+        return header
+    sound = {name: entry for name, entry in header.tensors.items() if name not in unsound}
+    return replace(header, tensors=sound, broken=header.broken | unsound)
+
+
+def _content_findings(
+    value: Mapping[str, object], header: Header, unsound: set[str]
+) -> Iterator[Finding]:
+    """Judge the parts of a header one by one; add the tensors that fail to `unsound`."""
     for problem in _metadata_problems(value):
         yield finding("ST-METADATA", problem, header.file)
     for name in sorted(header.broken):
         yield finding("ST-TENSOR-ENTRY", entry_problem(name, value[name]), header.file)
     for entry in header.tensors.values():
-        yield from apply_rules(ENTRY_RULES, entry, header.file)
+        for found in apply_rules(ENTRY_RULES, entry, header.file):
+            unsound.add(entry.name)
+            yield found
 
 
 def _metadata_problems(value: Mapping[str, object]) -> Iterator[Problem]:

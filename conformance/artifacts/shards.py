@@ -26,6 +26,8 @@ class Shards:
     index: object = None
     """The index as parsed, None where there is none or it is no JSON."""
     has_index: bool = False
+    indexed: frozenset[str] = frozenset()
+    """Every key of `weight_map`."""
     weight_map: Mapping[str, str] = field(default_factory=dict)
     """Tensor to file, as far as the index is sound; file names are safe to look up."""
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -42,6 +44,7 @@ def join(
         headers=headers,
         index=index,
         has_index=has_index,
+        indexed=frozenset(raw) if isinstance(raw, dict) else frozenset(),
         weight_map={
             tensor: file
             for tensor, file in (raw.items() if isinstance(raw, dict) else ())
@@ -207,7 +210,9 @@ def _total(shards: Shards) -> Iterator[Problem]:
     if not isinstance(metadata, dict) or "total_size" not in metadata:
         return
     named, stated = _named(shards), metadata["total_size"]
-    if not named <= shards.headers.keys():
+    if not named or any(
+        file not in shards.headers or shards.headers[file].broken for file in named
+    ):
         return  # the sum is not known
     total = sum(
         entry.end - entry.begin for file in named for entry in shards.headers[file].tensors.values()
@@ -238,7 +243,7 @@ def _listed(shards: Shards) -> Iterator[Problem]:
 def _shard_tensors(shards: Shards) -> Iterator[Problem]:
     for file in sorted(_named(shards)):
         for tensor in shards.headers[file].tensors if file in shards.headers else ():
-            if tensor not in shards.weight_map:
+            if tensor not in shards.indexed:
                 yield Problem(
                     message="the index lacks a tensor of its shards",
                     file=file,
