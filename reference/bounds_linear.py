@@ -35,7 +35,7 @@ and of the sum of magnitudes; twice γ of float64 covers both.
 from contextlib import AbstractContextManager
 
 import numpy as np
-from nibblespec.reference.arguments import check_choice
+from nibblespec.reference.arguments import check_array, check_choice
 from nibblespec.reference.bounds import (
     LARGEST_FLOAT32,
     UNDERFLOW,
@@ -52,7 +52,8 @@ from nibblespec.reference.dashq import (
     dashq_reconstruct,
     linear_weight_dtype,
 )
-from nibblespec.reference.rounding import Array, Float64, round_float32
+from nibblespec.reference.product import check_product
+from nibblespec.reference.rounding import FLOAT_DTYPES, Array, Float64, round_float32
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
 from nibblespec.spec.operations import DashqRounding, LinearWeightRounding, Words
 from numpy.typing import NDArray
@@ -94,8 +95,9 @@ def dense_bounded(x: Array, weight: Array, bias: Array | None) -> Bounded:
     """Return value and error of x·weightᵀ + bias (Numerics, 4.2), float64 [M, N] each.
 
     x [M, K], weight [N, K] and bias [N] or None are what the backend multiplies and adds, in any
-    dtype of the formats.
+    dtype of the formats. Raises as `dense_product` does.
     """
+    check_product(x, weight, bias)
     a, w = x.astype(np.float64), weight.astype(np.float64)
     columns = a.shape[1]
     with _quiet():
@@ -108,8 +110,12 @@ def dense_bounded(x: Array, weight: Array, bias: Array | None) -> Bounded:
 def packed_bounded(x: Array, q: Array, zero: Array, scale: Array, bias: Array | None) -> Bounded:
     """Return value and error of Σ x·(q − zero)·scale + bias (Numerics, 4.3), float64 [M, N] each.
 
-    x [M, K]; codes q, zero points and scales [N, K], those of a group repeated; bias [N] or None.
+    x [M, K]; codes q, zero points and scales float32 [N, K], those of a group repeated; bias [N]
+    or None. Raises TypeError for a wrong dtype, ValueError for shapes that do not fit each other.
     """
+    check_product(x, scale, bias)
+    check_array(q, "q", "float32", scale.shape)
+    check_array(zero, "zero", "float32", scale.shape)
     a, s = x.astype(np.float64), scale.astype(np.float64)
     d = q.astype(np.float64) - zero.astype(np.float64)
     x_abs, d_abs, s_abs = np.abs(a), np.abs(d), np.abs(s)
@@ -131,7 +137,13 @@ def nested_bounded(dots: Array, sx: Array, sw: Array, bias: Array | None) -> Bou
 
     dots are the exact integer products [M, N, S] of the S segments, sx [M, S] and sw [N, S] the
     scales of activations and weights (the target's already divided by 16); bias [N] or None.
+    Raises TypeError for a wrong dtype, ValueError for shapes that do not fit each other.
     """
+    check_array(dots, "dots", "int64", ("M", "N", "S"))
+    check_array(sx, "sx", ("float32", "float64"), (dots.shape[0], dots.shape[2]))
+    check_array(sw, "sw", ("float32", "float64"), (dots.shape[1], dots.shape[2]))
+    if bias is not None:
+        check_array(bias, "bias", FLOAT_DTYPES, (dots.shape[1],))
     d = dots.astype(np.float64)
     a, w = sx.astype(np.float64)[:, np.newaxis, :], sw.astype(np.float64)[np.newaxis, :, :]
     segments = d.shape[2]

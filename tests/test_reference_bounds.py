@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from nibblespec.reference.bounds import Bounded, gamma, interval, outside
 from nibblespec.reference.bounds_linear import dense_bounded, nested_bounded, packed_bounded
+from nibblespec.reference.product import dense_product
 from nibblespec.reference.rounding import DTYPES, Array, Float32, Float64, round_float64
 from nibblespec.spec.operations import FloatDtype
 
@@ -92,8 +93,8 @@ def test_two_factors_that_underflow_before_the_third_are_no_exact_step(
     exponent: int, is_exact: bool
 ) -> None:
     x, scale = np.array([[2.0**-100]], np.float32), np.array([[2.0**20]], np.float32)
-    zero = np.array([[2.0**exponent]])
-    bound = packed_bounded(x, np.zeros((1, 1)), zero, scale, None)
+    zero = np.array([[2.0**exponent]], np.float32)
+    bound = packed_bounded(x, np.zeros((1, 1), np.float32), zero, scale, None)
     assert (bound.error[0, 0] == 0) == is_exact
 
 
@@ -129,9 +130,9 @@ def test_flushing_subnormal_products_to_zero_is_outside() -> None:
 
 def test_an_underflow_before_a_large_factor_is_inside_the_packed_bound() -> None:
     x = np.array([[2.0**100]], np.float32)
-    zero, scale = np.array([[-3 * 2.0**-75]]), np.array([[2.0**-75]], np.float32)
+    zero, scale = (np.array([[v * 2.0**-75]], np.float32) for v in (-3, 1))
     weight = np.float32(3 * 2.0**-75) * scale  # 3·2⁻¹⁵⁰ rounds to 2⁻¹⁴⁸
-    bound = packed_bounded(x, np.zeros((1, 1)), zero, scale, None)
+    bound = packed_bounded(x, np.zeros((1, 1), np.float32), zero, scale, None)
     assert not outside(x * weight, bound).any()
     assert outside(x * weight * np.float32(2), bound).all()
 
@@ -153,7 +154,8 @@ def test_near_the_end_of_float32_any_result_conforms(result: float) -> None:
 
 def test_a_pair_of_factors_that_overflows_frees_the_packed_bound() -> None:
     x, scale = np.array([[2.0**120]], np.float32), np.array([[2.0**-100]], np.float32)
-    bound = packed_bounded(x, np.array([[1.0]]), np.array([[-(2.0**10)]]), scale, None)
+    q, zero = (np.array([[value]], np.float32) for value in (1, -(2.0**10)))
+    bound = packed_bounded(x, q, zero, scale, None)
     assert np.isinf(bound.error).all()
 
 
@@ -209,3 +211,22 @@ def test_one_group_with_scales_of_one_shows_the_integer_product_itself() -> None
     bound = nested_bounded(dots, np.ones((1, 2), np.float32), np.ones((1, 2), np.float32), None)
     assert not outside(np.array([[2**21 - 1]], np.float32), bound).any()
     assert outside(np.array([[2**21]], np.float32), bound).all()
+
+
+def test_operands_that_do_not_fit_each_other_are_refused() -> None:
+    x, weight = np.ones((2, 4), np.float32), np.ones((3, 4), np.float32)
+    wide, dots = np.ones((3, 5), np.float32), np.ones((2, 3, 4), np.int64)
+    with pytest.raises(ValueError, match=r"weight: expected shape \[N, 4\], found \[3, 5\]"):
+        dense_bounded(x, wide, None)
+    with pytest.raises(ValueError, match=r"weight: expected shape \[N, 4\], found \[3, 5\]"):
+        dense_product(x, wide, None, "float32")
+    with pytest.raises(TypeError, match=r"bias: expected dtype float16 or .*, found int64"):
+        dense_product(x, weight, np.ones(3, np.int64), "float32")
+    with pytest.raises(ValueError, match=r"q: expected shape \[3, 4\], found \[3, 5\]"):
+        packed_bounded(x, wide, weight, weight, None)
+    with pytest.raises(TypeError, match="zero: expected dtype float32, found float64"):
+        packed_bounded(x, weight, weight.astype(np.float64), weight, None)
+    with pytest.raises(ValueError, match=r"sx: expected shape \[2, 4\], found \[3, 4\]"):
+        nested_bounded(dots, weight, weight, None)
+    with pytest.raises(ValueError, match=r"bias: expected shape \[3\], found \[2\]"):
+        nested_bounded(dots, x, weight, np.ones(2, np.float16))
