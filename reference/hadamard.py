@@ -11,7 +11,12 @@ A matrix had_K is taken as it is given; `hadamard_matrices` makes some.
 import math
 
 import numpy as np
-from nibblespec.reference.arguments import check_array, check_choice, check_finite
+from nibblespec.reference.arguments import (
+    check_array,
+    check_choice,
+    check_finite,
+    check_not_empty,
+)
 from nibblespec.reference.rounding import FLOAT_DTYPES, Array, Float32, round_float32
 from nibblespec.spec.operations import FloatDtype
 
@@ -49,10 +54,11 @@ def split_axis(n: int, had_k: Float32 | None) -> tuple[int, int]:
     order = 1
     if had_k is not None:
         check_array(had_k, "had_k", "float32", ("K", "K"))
+        check_not_empty(had_k, "had_k")
         order = had_k.shape[0]
         check_array(had_k, "had_k", "float32", (order, order))
         check_finite(had_k, "had_k")
-    columns = n // order if order else 0
+    columns = n // order
     if columns * order != n or columns.bit_count() != 1:
         raise ValueError(f"x: expected a last axis of {order}·2^k elements, found {n}")
     return order, columns

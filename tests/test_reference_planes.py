@@ -26,7 +26,8 @@ def test_a_ramp_of_codes_packs_into_these_bytes() -> None:
     hi, lo = pack_planes(RAMP, -1 - RAMP)
     assert hi.tobytes().hex() == "1032547698badcfe"
     assert lo.tobytes().hex() == "efcdab8967452301"
-    assert (hi.dtype, hi.shape) == (np.uint8, (1, 8))
+    assert hi.dtype == np.uint8
+    assert hi.shape == (1, 8)
 
 
 def test_hi_holds_q4_and_lo_holds_qr() -> None:
