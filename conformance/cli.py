@@ -41,6 +41,13 @@ class Until(StrEnum):
     headers = "headers"
 
 
+class Family(StrEnum):
+    """The formats, by the names that their manifests give."""
+
+    dashq = "dashq-packed-linear"
+    bitnest = "bitnest-package-v1"
+
+
 class Layout(StrEnum):
     """How an inspection is written."""
 
@@ -192,6 +199,41 @@ def inspect(
     else:
         width, colour = _terminal()
         _print(inspection_text(path, found, width=width, colour=colour))
+
+
+@app.command()
+def example(
+    folder: Annotated[
+        str | None, typer.Argument(metavar="[DIR]", help="A folder that is new or empty.")
+    ] = None,
+    format_: Annotated[
+        Family, typer.Option("--format", help="Format of the checkpoint.")
+    ] = Family.dashq,
+    fault: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What is to be wrong with it.")
+    ] = None,
+    list_faults: Annotated[
+        bool, typer.Option("--list-faults", help="List the faults of the format and exit.")
+    ] = False,
+) -> None:
+    """Write a small checkpoint, valid or with a named fault."""
+    from pathlib import Path
+
+    from nibblespec.conformance.examples.write import FAULTS, write_example
+
+    if list_faults:
+        for name, known in FAULTS[format_.value].items():
+            _print(f"{name:<20} {known.summary} ({', '.join(known.requirements)})\n")
+        return
+    if folder is None:
+        _fail("example: expected the name of a folder, or --list-faults")
+    try:
+        write_example(Path(folder), format_.value, fault)
+    except OSError as error:
+        _fail(f"{folder}: cannot be written: {error.strerror or error}")
+    except ValueError as error:
+        _fail(str(error))
+    _print(f"{folder}: {format_.value}, {f'with the fault {fault}' if fault else 'valid'}\n")
 
 
 def _rendered(

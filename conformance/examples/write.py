@@ -1,9 +1,11 @@
 """Writing an example to disk."""
 
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 
 from nibblespec.conformance.examples.bitnest_faults import BITNEST_FAULTS
@@ -39,7 +41,8 @@ def example_files(format_id: str, fault: str | None = None) -> Files:
         raise ValueError(f"format: expected {' or '.join(_EXAMPLES)}, found {format_id!r}")
     known = FAULTS[format_id]
     if fault is not None and fault not in known:
-        raise ValueError(f"fault: expected one of {', '.join(known)}, found {fault!r}")
+        similar = " or ".join(get_close_matches(fault, known)) or f"{next(iter(known))}, …"
+        raise ValueError(f"fault: expected one that is listed, as {similar}, found {fault!r}")
     chosen = known[fault] if fault is not None else None
     example = _EXAMPLES[format_id]()
     if chosen is not None and chosen.edit is not None:
@@ -59,11 +62,15 @@ def write_example(folder: Path, format_id: str, fault: str | None = None) -> Non
     where it cannot be written.
     """
     files = example_files(format_id, fault)
-    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise FileExistsError(17, "is there already, and is no empty folder", str(folder))
+    if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        reason = "is there already, and is no empty folder"
+        raise FileExistsError(errno.EEXIST, reason, str(folder))
+    if folder.resolve() == Path.cwd():
+        reason = "is the current folder: name a new one inside it"
+        raise FileExistsError(errno.EEXIST, reason, str(folder))
     parent = folder.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}-", dir=parent))
     try:
         _write(temporary, files)
         temporary.chmod(0o755)
