@@ -72,8 +72,8 @@ def read_manifest(path: str | Path) -> AnyManifest:
     try:
         with file.open("rb") as stream:
             document = parse(stream.read(MAX_BYTES + 1))
-    except OSError as error:
-        raise ManifestError(f"{file}: cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise ManifestError(f"{file}: cannot be read: {error}") from error
     errors = [
         f"{problem.pointer or 'the document'} (line {problem.line}, column {problem.column}): "
         f"{problem.message}: expected {problem.expected}, found {problem.found}"

@@ -68,6 +68,12 @@ class Document:
     problems: tuple[JsonProblem, ...]
 
 
+_TOO_DEEP = JsonProblem(
+    requirement="JSON-DEPTH",
+    message="brackets are nested too deeply, or do not match",
+    expected=f"at most {MAX_DEPTH} levels",
+    found="more",
+)
 _TOO_MANY_VALUES = JsonProblem(
     requirement="JSON-VALUES",
     message="the document has too many values",
@@ -91,21 +97,20 @@ def parse(data: bytes) -> Document:
     separators, depth = _extent(data)
     if separators > MAX_VALUES:
         return Document(None, (*problems, _TOO_MANY_VALUES))
-    walked = depth > MAX_DEPTH
-    if walked:
+    if depth > MAX_DEPTH:
+        return Document(None, _with_refusal(problems + _walk(text), _TOO_DEEP))
+    value, error, doubtful = _read(text)
+    if error or doubtful:
         problems += _walk(text)
-        if any(problem.requirement in _UNREADABLE for problem in problems):
-            return Document(None, problems)
-    value, trouble = _read(text)
-    if trouble and not walked:
-        problems += _walk(text)
-    if isinstance(trouble, JSONDecodeError) and not any(
-        problem.requirement in _UNREADABLE for problem in problems
-    ):
-        problems += (_as_scanned(trouble),)
-    if any(problem.requirement == "JSON-SURROGATES" for problem in problems):
-        value = _without_surrogates(value)
-    return Document(value, problems)
+    return Document(value, _with_refusal(problems, _as_scanned(error)) if error else problems)
+
+
+def _with_refusal(
+    problems: tuple[JsonProblem, ...], fallback: JsonProblem
+) -> tuple[JsonProblem, ...]:
+    """Make sure that one problem says why there is no value: a walk ends after many problems."""
+    refused = any(problem.requirement in _UNREADABLE for problem in problems)
+    return problems if refused else (*problems, fallback)
 
 
 def _too_large(size: int) -> JsonProblem:
@@ -166,8 +171,8 @@ def _extent(data: bytes) -> tuple[int, int]:
     return separators, deepest
 
 
-def _read(text: str) -> tuple[object, JSONDecodeError | bool]:
-    """Read with the C scanner; the second value says whether there is anything to look for."""
+def _read(text: str) -> tuple[object, JSONDecodeError | None, bool]:
+    """Read with the C scanner: the value, why there is none, whether there is more to look for."""
     doubts: list[str] = []
 
     def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -201,12 +206,14 @@ def _read(text: str) -> tuple[object, JSONDecodeError | bool]:
     try:
         value = decoder.decode(text)
     except JSONDecodeError as error:
-        return None, error
-    return value, bool(doubts) or _ESCAPED_SURROGATE.search(text) is not None
+        return None, error, True
+    if _ESCAPED_SURROGATE.search(text):
+        return _without_surrogates(value), None, True
+    return value, None, bool(doubts)
 
 
 def _as_scanned(error: JSONDecodeError) -> JsonProblem:
-    """Report what the scanner said, so that no refusal is lost if the walk sees nothing wrong."""
+    """Report what the scanner said."""
     return JsonProblem(
         requirement="JSON-SYNTAX",
         message="this is no JSON",

@@ -123,7 +123,11 @@ def test_folder_without_manifest_is_refused_with_the_names_looked_for(tmp_path: 
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    assert "cannot be read: No such file or directory" in message_of(tmp_path / "meta.json")
+    assert "No such file or directory" in message_of(tmp_path / "meta.json")
+
+
+def test_path_that_cannot_exist_is_refused() -> None:
+    assert "cannot be read: embedded null byte" in message_of(Path("a\0b"))
 
 
 def test_broken_json_is_refused_with_its_place(tmp_path: Path) -> None:

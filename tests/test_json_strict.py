@@ -235,6 +235,23 @@ def test_nesting_of_a_hundred_thousand_levels_is_one_problem(opening: str) -> No
     assert problem.pointer.count("/") == MAX_DEPTH
 
 
+@pytest.mark.parametrize(
+    ("end", "requirement"), [(b"[" * 100_000, "JSON-DEPTH"), (b"tru]", "JSON-SYNTAX")]
+)
+def test_refusal_is_reported_behind_thousands_of_other_problems(
+    end: bytes, requirement: str
+) -> None:
+    document = parse(b"[" + b"NaN," * 5000 + end)
+    assert document.problems[-1].requirement == requirement
+    assert document.value is None
+
+
+def test_half_pairs_are_replaced_behind_thousands_of_other_problems() -> None:
+    """JSON-SURROGATES."""
+    document = parse(b"[" + b"NaN," * 5000 + b'"\\ud800"]')
+    assert document.value == [None] * 5000 + ["\ufffd"]
+
+
 def test_depth_is_bounded_where_brackets_hide_in_strings() -> None:
     """JSON-DEPTH."""
     escaped = '["\\"]]]]\\\\",' * (MAX_DEPTH + 1)
