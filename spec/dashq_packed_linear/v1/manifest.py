@@ -38,7 +38,7 @@ class Module(JsonObject):
         examples=[12288],
     )
     quant_in_features: Positive = Field(
-        default_factory=lambda given: given.get("in_features", 1),  # absent only in refused ones
+        default_factory=lambda given: given.get("in_features", 1),  # without it: refused anyway
         description=(
             "Kq: columns that are stored, at least in_features and a multiple of group_size; "
             "columns from in_features on are padding. Absent means in_features."
