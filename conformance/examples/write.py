@@ -72,7 +72,7 @@ def write_example(folder: Path, format_id: str, fault: str | None = None) -> Non
     parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}-", dir=parent))
     try:
-        _write(temporary, files)
+        write_files(temporary, files)
         temporary.chmod(0o755)
         temporary.rename(folder)
     except BaseException:
@@ -80,7 +80,8 @@ def write_example(folder: Path, format_id: str, fault: str | None = None) -> Non
         raise
 
 
-def _write(folder: Path, files: Files) -> None:
+def write_files(folder: Path, files: Files) -> None:
+    """Write files into a folder that is there. Raises OSError."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
