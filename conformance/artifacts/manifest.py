@@ -1,14 +1,15 @@
 """The level `manifest`: everything that the manifest alone can tell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from nibblespec.conformance.artifacts import bitnest_manifest, dashq_manifest
-from nibblespec.conformance.artifacts.capped import capped
+from nibblespec.conformance.artifacts.capped import MAX_OF_REQUIREMENT, capped
 from nibblespec.conformance.artifacts.findings import Finding, Problem, apply_rules, finding
 from nibblespec.conformance.artifacts.json_findings import json_finding
 from nibblespec.conformance.artifacts.show import show
-from nibblespec.conformance.artifacts.structure import check_structure
+from nibblespec.conformance.artifacts.structure import Located, check_structure
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
 from nibblespec.spec.formats import FORMATS, AnyManifest, Format, detect
 from nibblespec.spec.json_strict import Document, parse
@@ -37,23 +38,22 @@ def check_manifest(data: bytes, file: str) -> ManifestReport:
     `file` is the name that the findings carry. No input raises.
     """
     document = parse(data)
-    unreadable = document.value is None and bool(document.problems)
-    known = None if unreadable else detect(document.value) or _guess(document.value)
-    findings = [json_finding(problem, file) for problem in document.problems]
-    if unreadable or known is None:
-        if not unreadable:
-            findings.append(_no_format(document.value, file))
-        return ManifestReport(findings=findings, format=None, manifest=None)
+    findings = (json_finding(problem, file) for problem in document.problems)
+    if document.value is None and document.problems:
+        return ManifestReport(findings=list(findings), format=None, manifest=None)
+    known = detect(document.value) or _guess(document.value)
+    if known is None:
+        nothing = _no_format(document.value, file)
+        return ManifestReport(findings=[*findings, nothing], format=None, manifest=None)
     manifest, located = check_structure(document.value, known)
-    replaced = _pointers(document)
-    findings += (
-        finding(requirement, problem, file)
-        for requirement, problem in located
-        if problem.pointer not in replaced
+    everything = chain(
+        findings,
+        _structure_findings(document, located, file),
+        () if manifest is None else _rule_findings(manifest, file),
     )
-    if manifest is not None:
-        findings += _rule_findings(manifest, file)
-    return ManifestReport(findings=list(capped(findings)), format=known, manifest=manifest)
+    return ManifestReport(
+        findings=list(capped(everything, MAX_OF_REQUIREMENT)), format=known, manifest=manifest
+    )
 
 
 def _guess(value: object) -> Format | None:
@@ -62,6 +62,18 @@ def _guess(value: object) -> Format | None:
         return None
     ids = {format_id for key, format_id in _TELLING.items() if key in value}
     return next((known for known in FORMATS if ids == {known.id}), None)
+
+
+def _structure_findings(
+    document: Document, located: Iterable[Located], file: str
+) -> Iterator[Finding]:
+    """Yield what the structure breaks, but for the nulls that the reader itself has put there."""
+    replaced = {
+        problem.pointer for problem in document.problems if problem.requirement in _REPLACED
+    }
+    for requirement, problem in located:
+        if problem.pointer not in replaced:
+            yield finding(requirement, problem, file)
 
 
 def _rule_findings(manifest: AnyManifest, file: str) -> Iterator[Finding]:
@@ -83,11 +95,4 @@ def _no_format(value: object, file: str) -> Finding:
             found=show(found),
         ),
         file,
-    )
-
-
-def _pointers(document: Document) -> frozenset[str]:
-    """Return the places whose value the reader has replaced: their type says nothing."""
-    return frozenset(
-        problem.pointer for problem in document.problems if problem.requirement in _REPLACED
     )

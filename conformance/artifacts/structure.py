@@ -143,11 +143,11 @@ def _pieces(value: object, maps: tuple[tuple[str, ...], ...]) -> Iterator[object
     if longest <= _BATCH:
         yield value
         return
-    for start in range(0, longest, _BATCH):
+    entries = {path: iter(_at(value, path).items()) for path in maps}
+    for _ in range(0, longest, _BATCH):
         piece = value
         for path in maps:
-            part = dict(islice(_at(value, path).items(), start, start + _BATCH))
-            piece = _with(piece, path, part)
+            piece = _with(piece, path, dict(islice(entries[path], _BATCH)))
         yield piece
 
 
