@@ -162,8 +162,11 @@ def checked_softmax_scale(softmax_scale: float) -> float:
         softmax_scale, float | int | np.floating | np.integer
     ):
         raise TypeError(f"softmax_scale: expected a number, found {softmax_scale!r}")
-    with np.errstate(over="ignore", under="ignore"):
-        rounded = float(np.float32(softmax_scale))
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = float(np.float32(softmax_scale))
+    except OverflowError:  # an int beyond float64
+        rounded = math.inf
     if not (math.isfinite(rounded) and rounded > 0):
         raise ValueError(
             f"softmax_scale: expected a positive finite float32 number, found {softmax_scale!r}"

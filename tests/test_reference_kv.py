@@ -52,7 +52,8 @@ def test_a_fused_multiply_add_would_change_residuals() -> None:
     x = np.random.default_rng(1).normal(size=(400, 64)).astype(DTYPES["bfloat16"])
     hi, lo, scale = kv_quantize(x, None)
     q4, step = unpack_nibbles(hi), scale[:, np.newaxis].astype(np.float64)
-    fused = (x.astype(float) - q4 * step).astype(np.float32)  # float64 holds the product, so one rounding
+    # float64 holds the product: only the difference is rounded.
+    fused = (x.astype(float) - q4 * step).astype(np.float32)
     qr = np.clip(np.rint(fused / (scale[:, np.newaxis] / np.float32(16))), -8, 7)
     assert 0 < (qr != unpack_nibbles(lo)).mean() < 0.01
 

@@ -231,10 +231,15 @@ def test_prefill_multiplies_operands_that_float16_holds(plane: Plane) -> None:
         assert abs(Fraction(float(y[m, n])) - exact) <= abs(exact) / 2**23
 
 
+def call(xq: Nibbles, sx: Float32, layer: Nested) -> tuple[Any, ...]:
+    """Return the arguments of a call for the target, to float32."""
+    return xq, sx, layer.hi, layer.lo, layer.scale, None, "target", "float32"
+
+
 def test_prefill_differs_from_the_integer_sum() -> None:
     layer = nested(11, 8, 64, 2)
     xq, sx = activations(12, 4, 64, -1)
-    arguments: tuple[Any, ...] = (xq, sx, layer.hi, layer.lo, layer.scale, None, "target", "float32")
+    arguments = call(xq, sx, layer)
     assert (prefill_f16_linear(*arguments) != nested_linear(*arguments)).any()
 
 
@@ -244,7 +249,7 @@ def test_a_backend_switches_to_prefill_at_the_rows_it_declares() -> None:
     assert switching.capabilities().prefill_f16_from == 3
     for rows in (2, 3, 4):
         xq, sx = activations(14, rows, 64, -1)
-        arguments: tuple[Any, ...] = (xq, sx, layer.hi, layer.lo, layer.scale, None, "target", "float32")
+        arguments = call(xq, sx, layer)
         expected = nested_linear if rows < 3 else prefill_f16_linear
         assert bits(switching.nested_linear(*arguments)) == bits(expected(*arguments))
         assert bits(backend.nested_linear(*arguments)) == bits(nested_linear(*arguments))
