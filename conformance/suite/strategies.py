@@ -19,6 +19,9 @@ SCALE_ZERO_DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_
 GROUP_SIZES = (128, 64, 32, 16, 8, 40, 12, 7, 3, 1)
 """Published ones first, then such as end inside a word."""
 
+HEAD_DIMS = (128, 64, 96, 80, 192, 256, 2)
+"""Powers of two, and others, which leave lanes of a block empty."""
+
 ROWS = (1, 2, 3, 5, 7, 16, 17, 33)
 """Numbers of rows: one, odd ones, both sides of usual block sizes."""
 
@@ -50,3 +53,10 @@ def group_sizes(capabilities: Capabilities) -> tuple[int, ...]:
     sizes = GROUP_SIZES if capabilities.group_sizes is None else capabilities.group_sizes
     require(bool(sizes), "a group size")
     return sizes
+
+
+def head_dims(capabilities: Capabilities) -> tuple[int, ...]:
+    """Return the widths of heads to draw from: the claimed ones, or a range of all kinds."""
+    dims = HEAD_DIMS if capabilities.head_dims is None else capabilities.head_dims
+    require(bool(dims), "a head_dim")
+    return dims
