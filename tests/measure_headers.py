@@ -1,7 +1,7 @@
 """Measure the level `headers` on a checkpoint of 500 GB: `python tests/measure_headers.py DIR`.
 
 Writes 200 sparse shards with 60,000 tensors of 20,000 modules under DIR (some 30 MB on disk),
-validates it in a process of its own, removes it, and prints time and peak memory. DIR has to be new.
+validates it in a process of its own, removes it, and prints time and peak memory. DIR is new.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The level `headers`: a checkpoint's folder, read as far as the headers of its tensor files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -138,8 +138,8 @@ _AGREEMENT = {_DASHQ: _dashq, _BITNEST: _bitnest}
 """What files, manifest and configuration of each format have to agree on."""
 
 
-def _read_index(folder: Folder) -> tuple[object, list[Finding]]:
-    """Read the index, None where there is none or it cannot be read as JSON."""
+def _read_index(folder: Folder) -> tuple[Mapping[str, object] | None, list[Finding]]:
+    """Read the index, None where there is none or it is no JSON object."""
     path = folder.path / INDEX
     if INDEX not in folder.names:
         return None, []
@@ -147,7 +147,17 @@ def _read_index(folder: Folder) -> tuple[object, list[Finding]]:
         problem = Problem(message="the index is no regular file", expected="a regular file")
         return None, [finding("ST-INDEX-STRUCTURE", problem, INDEX)]
     document = json_strict.parse(read_bounded(path, json_strict.MAX_BYTES))
-    return document.value, [json_finding(problem, INDEX) for problem in document.problems]
+    findings = [json_finding(problem, INDEX) for problem in document.problems]
+    if isinstance(document.value, dict):
+        return document.value, findings
+    if document.value is not None or not findings:
+        problem = Problem(
+            message="the index is no object",
+            expected="an object with weight_map",
+            found=show(document.value),
+        )
+        findings.append(finding("ST-INDEX-STRUCTURE", problem, INDEX))
+    return None, findings
 
 
 def _read_config(

@@ -23,11 +23,11 @@ class Shards:
     """Every name in the folder that ends in `.safetensors`, sorted."""
     headers: Mapping[str, Header]
     """The headers that could be read, by file."""
-    index: object = None
-    """The index as parsed, None where there is none or it is no JSON."""
+    index: Mapping[str, object] | None = None
+    """The index as parsed, None where there is none or it is no JSON object."""
     has_index: bool = False
-    indexed: frozenset[str] = frozenset()
-    """Every key of `weight_map`."""
+    indexed: frozenset[str] | None = None
+    """Every key of `weight_map`, None where there is no such object."""
     weight_map: Mapping[str, str] = field(default_factory=dict)
     """Tensor to file, as far as the index is sound; file names are safe to look up."""
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -35,16 +35,20 @@ class Shards:
 
 
 def join(
-    files: tuple[str, ...], headers: Mapping[str, Header], index: object, *, has_index: bool
+    files: tuple[str, ...],
+    headers: Mapping[str, Header],
+    index: Mapping[str, object] | None,
+    *,
+    has_index: bool,
 ) -> Shards:
     """Put together what folder, headers and index say."""
-    raw = index.get("weight_map") if isinstance(index, dict) else None
+    raw = index.get("weight_map") if index else None
     return Shards(
         files=files,
         headers=headers,
         index=index,
         has_index=has_index,
-        indexed=frozenset(raw) if isinstance(raw, dict) else frozenset(),
+        indexed=frozenset(raw) if isinstance(raw, dict) else None,
         weight_map={
             tensor: file
             for tensor, file in (raw.items() if isinstance(raw, dict) else ())
@@ -98,7 +102,7 @@ def _required(shards: Shards) -> Iterator[Problem]:
 
 
 def _single(shards: Shards) -> Iterator[Problem]:
-    if shards.weight_map and SINGLE in shards.files and SINGLE not in _named(shards):
+    if shards.indexed is not None and SINGLE in shards.files and SINGLE not in _named(shards):
         yield Problem(
             message="a model.safetensors lies beside the index: loaders differ in which they take",
             file=SINGLE,
@@ -108,8 +112,7 @@ def _single(shards: Shards) -> Iterator[Problem]:
 
 
 def _numbers(shards: Shards) -> Iterator[Problem]:
-    named = _named(shards) if shards.has_index else shards.files
-    matches = [match for file in named if (match := _NUMBERED.fullmatch(file))]
+    matches = [match for file in sorted(_named(shards)) if (match := _NUMBERED.fullmatch(file))]
     if not matches:
         return
     groups = sorted({(match["name"], int(match["n"])) for match in matches})
@@ -127,28 +130,23 @@ def _numbers(shards: Shards) -> Iterator[Problem]:
         return
     yield Problem(
         message="the numbers in the names of the shards do not add up",
-        file=INDEX if shards.has_index else matches[0][0],
+        file=INDEX,
         expected=expected,
         found=found,
     )
 
 
 def _structure(shards: Shards) -> Iterator[Problem]:
-    if not shards.has_index or shards.index is None:
+    if shards.index is None:
         return
-    expected = "an object whose values are file names"
-    if not isinstance(shards.index, dict):
-        found = show(shards.index)
-        yield Problem(message="the index is no object", file=INDEX, expected=expected, found=found)
-        return
-    raw, path = shards.index.get("weight_map"), pointer("weight_map")
+    raw = shards.index.get("weight_map")
     if not isinstance(raw, dict):
         yield Problem(
             message="the index has no weight_map",
             file=INDEX,
-            pointer=path if "weight_map" in shards.index else "",
-            expected=expected,
-            found=show(raw) if "weight_map" in shards.index else "nothing",
+            pointer=pointer("weight_map") if "weight_map" in shards.index else "",
+            expected="an object whose values are file names",
+            found=show(raw) if "weight_map" in shards.index else "no such key",
         )
         return
     for tensor, file in raw.items():
@@ -164,7 +162,7 @@ def _structure(shards: Shards) -> Iterator[Problem]:
 
 
 def _names(shards: Shards) -> Iterator[Problem]:
-    raw = shards.index.get("weight_map") if isinstance(shards.index, dict) else None
+    raw = shards.index.get("weight_map") if shards.index else None
     for tensor, file in raw.items() if isinstance(raw, dict) else ():
         if isinstance(file, str) and not is_plain_name(file):
             yield Problem(
@@ -184,7 +182,7 @@ def _index_files(shards: Shards) -> Iterator[Problem]:
         yield Problem(
             message="a shard that the index names is missing",
             file=file,
-            expected=f"the file, with {lost:,} tensors",
+            expected=f"a file with {lost:,} tensor{'s' if lost > 1 else ''}",
             found="no such file",
         )
 
@@ -206,7 +204,7 @@ def _index_tensors(shards: Shards) -> Iterator[Problem]:
 
 
 def _total(shards: Shards) -> Iterator[Problem]:
-    metadata = shards.index.get("metadata") if isinstance(shards.index, dict) else None
+    metadata = shards.index.get("metadata") if shards.index else None
     if not isinstance(metadata, dict) or "total_size" not in metadata:
         return
     named, stated = _named(shards), metadata["total_size"]
@@ -228,7 +226,7 @@ def _total(shards: Shards) -> Iterator[Problem]:
 
 
 def _listed(shards: Shards) -> Iterator[Problem]:
-    if not shards.weight_map:
+    if shards.indexed is None:
         return
     for file in sorted(set(shards.files) - _named(shards) - {SINGLE}):
         yield Problem(
@@ -241,9 +239,10 @@ def _listed(shards: Shards) -> Iterator[Problem]:
 
 
 def _shard_tensors(shards: Shards) -> Iterator[Problem]:
+    indexed = shards.indexed or frozenset()
     for file in sorted(_named(shards)):
         for tensor in shards.headers[file].tensors if file in shards.headers else ():
-            if tensor not in shards.indexed:
+            if tensor not in indexed:
                 yield Problem(
                     message="the index lacks a tensor of its shards",
                     file=file,
