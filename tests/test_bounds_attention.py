@@ -96,8 +96,7 @@ def evaluate(
 
 def ascending(case: Cache) -> Array:
     """Return the order of keys in which the running maximum grows with every one."""
-    scores = read(case.keys) @ case.q[0, 0, 0]
-    order: Array = np.argsort(scores)
+    order: Array = np.argsort(read(case.keys) @ case.q[0, 0, 0])
     return order
 
 
