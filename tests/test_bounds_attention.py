@@ -77,7 +77,8 @@ def by_logarithms(parts: list[Part], exp: Exp) -> Float32:
 def read(planes: tuple[Array, ...]) -> Float32:
     """Return what the target reads of the first head, float32 [L, D]."""
     hi, lo, scale = planes
-    return kv_dequantize(hi, lo, scale, "target")[0, 0]
+    first: Float32 = kv_dequantize(hi, lo, scale, "target")[0, 0]
+    return first
 
 
 def evaluate(
