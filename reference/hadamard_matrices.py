@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import numpy as np
-from nibblespec.reference.arguments import check_choice, check_integer
+from nibblespec.reference.arguments import check_choice, check_divides, check_integer
 from nibblespec.reference.rounding import Float32
 from numpy.typing import NDArray
 
@@ -24,6 +24,9 @@ Integers = NDArray[np.int64]
 
 PALEY_1 = (12, 20, 44, 60, 108, 140)
 PALEY_2 = (28, 36, 52, 148)
+
+LARGEST_SEARCH = 12
+"""Free signs of a sequence that the search covers: the square of 2^12 pairs."""
 
 
 @cache
@@ -41,7 +44,13 @@ def hadamard_matrix(order: int) -> Float32:
 
 
 def sylvester(order: int) -> Integers:
-    """Return the matrix of an order that is a power of two, [K, K]."""
+    """Return the matrix of an order that is a power of two, [K, K].
+
+    Raises ValueError for another order.
+    """
+    check_integer(order, "order", 1)
+    if order.bit_count() != 1:
+        raise ValueError(f"order: expected a power of two, found {order}")
     matrix = np.ones((1, 1), np.int64)
     while len(matrix) < order:
         matrix = np.kron(np.array([[1, 1], [1, -1]]), matrix)
@@ -51,8 +60,11 @@ def sylvester(order: int) -> Integers:
 def paley_1(order: int) -> Integers:
     """Return the matrix of order q + 1, for a prime q ≡ 3 mod 4.
 
-    [[0, 1], [−1, χ(i − j)]] + I: χ is odd, so that the first part is skew.
+    [[0, 1], [−1, χ(i − j)]] + I: χ is odd, so that the first part is skew. Raises ValueError for
+    another q.
     """
+    check_integer(order, "order", 4)
+    check_field(order - 1, 3)
     matrix = np.ones((order, order), np.int64)
     matrix[1:, 0] = -1
     matrix[1:, 1:] = characters(order - 1)
@@ -64,8 +76,11 @@ def paley_2(order: int) -> Integers:
     """Return the matrix of order 2q + 2, for a prime power q ≡ 1 mod 4.
 
     χ is even, so that C = [[0, 1], [1, χ(i − j)]] is symmetric. Each ±1 of C becomes ± one block,
-    each 0, on the diagonal, another.
+    each 0, on the diagonal, another. Raises ValueError for another q.
     """
+    check_integer(order, "order", 4)
+    check_divides(2, order, "halves", "order")
+    check_field(order // 2 - 1, 1)
     conference = np.ones((order // 2, order // 2), np.int64)
     conference[1:, 1:] = characters(order // 2 - 1)
     np.fill_diagonal(conference, 0)
@@ -76,9 +91,10 @@ def paley_2(order: int) -> Integers:
 def characters(q: int) -> Integers:
     """Return χ(i − j) over the field of q elements, [q, q]: 1 for squares, −1 for others, χ(0) = 0.
 
-    q is a prime, or the square of a prime p ≡ 5 mod 8, of which 2 is no square: then element
-    a·p + b stands for a·√2 + b.
+    q is an odd prime, or the square of a prime p modulo which 2 is no square: then element a·p + b
+    stands for a·√2 + b. Raises ValueError for another q.
     """
+    check_integer(q, "q", 3)
     p = round(q**0.5)
     if p * p != q:
         elements = np.arange(q)
@@ -88,11 +104,19 @@ def characters(q: int) -> Integers:
         a, b = np.divmod(np.arange(q), p)
         difference = (a[:, np.newaxis] - a) % p * p + (b[:, np.newaxis] - b) % p
         squares = 2 * a * b % p * p + (2 * a * a + b * b) % p
+    if 2 * len(np.unique(squares)) != q + 1:
+        raise ValueError(f"q: expected an odd prime, or the square of one, found {q}")
     character = np.full(q, -1)
     character[squares] = 1
     character[0] = 0
     table: Integers = character[difference]
     return table
+
+
+def check_field(q: int, remainder: int) -> None:
+    """Require that q leaves the remainder modulo 4; whether it fits a field, `characters` says."""
+    if q % 4 != remainder:
+        raise ValueError(f"order: expected a field of q ≡ {remainder} mod 4 elements, found {q}")
 
 
 def goethals_seidel(n: int, multiplier: int, symmetric: bool) -> Integers:
@@ -118,10 +142,14 @@ def complementary_sequences(n: int, multiplier: int, symmetric: bool) -> Integer
 
     Each is constant on the orbits of the indices under the multiplier (and under −1 if symmetric),
     and starts with 1. Meeting in the middle: of all pairs, two whose sums of autocorrelations are
-    opposite. Raises ValueError where there are none.
+    opposite. Raises ValueError where there are none, or too many sequences to search.
     """
     units = [multiplier, n - 1] if symmetric else [multiplier]
     orbit = orbits(n, units)
+    if orbit.max() > LARGEST_SEARCH:
+        raise ValueError(
+            f"multiplier: expected at most {LARGEST_SEARCH} free signs, found {orbit.max()}"
+        )
     signs = 1 - 2 * (np.arange(2 ** orbit.max())[:, np.newaxis] >> np.arange(orbit.max()) & 1)
     sequences = np.hstack([np.ones((len(signs), 1), np.int64), signs])[:, orbit]
     spectrum = np.abs(np.fft.fft(sequences)) ** 2

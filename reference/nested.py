@@ -140,9 +140,13 @@ def segments(columns: int, *group_counts: int) -> list[tuple[int, int]]:
     """Return (start, stop) of each segment of the columns: the common refinement of the groups.
 
     `segments(6, 3, 2)`, groups of two columns and of three, is [(0, 2), (2, 3), (3, 4), (4, 6)].
+
+    Raises ValueError where a number of groups does not divide the columns.
     """
     borders = {columns}
     for count in group_counts:
+        check_integer(count, "groups", 1)
+        check_divides(count, columns, "groups", "columns")
         borders.update(range(0, columns, columns // count))
     return list(pairwise(sorted(borders)))
 

@@ -33,11 +33,9 @@ def pack_planes(q4: Nibbles, qr: Nibbles) -> tuple[Bytes, Bytes]:
     check_array(q4, "q4", "int8", ("N", "K"))
     check_array(qr, "qr", "int8", q4.shape)
     check_not_empty(q4, "q4")
-    check_divides(2, q4.shape[1], "codes per byte", "K")
-    check_range(q4, "q4", -8, 7)
-    check_range(qr, "qr", -8, 7)
+    planes = pack_nibbles(q4, "q4"), pack_nibbles(qr, "qr")
     check_pairs(q4, qr)
-    return pack_nibbles(q4), pack_nibbles(qr)
+    return planes
 
 
 def unpack_planes(hi: Bytes, lo: Bytes) -> tuple[Nibbles, Nibbles]:
@@ -55,14 +53,24 @@ def unpack_planes(hi: Bytes, lo: Bytes) -> tuple[Nibbles, Nibbles]:
     return unpack_nibbles(hi), unpack_nibbles(lo)
 
 
-def pack_nibbles(codes: Nibbles) -> Bytes:
-    """Pack codes in −8 … 7, int8 [..., K] with an even K, into uint8 [..., K/2]."""
+def pack_nibbles(codes: Nibbles, name: str = "codes") -> Bytes:
+    """Pack codes in −8 … 7, int8 [..., K] with an even K, into uint8 [..., K/2].
+
+    Raises TypeError for a wrong dtype; ValueError for an odd K or a code outside −8 … 7.
+    """
+    check_array(codes, name, "int8", ("...", "K"))
+    check_divides(2, codes.shape[-1], "codes per byte", "K")
+    check_range(codes, name, -8, 7)
     excess = (codes + np.int8(8)).astype(np.uint8)
     return excess[..., 0::2] | excess[..., 1::2] << np.uint8(4)
 
 
 def unpack_nibbles(plane: Bytes) -> Nibbles:
-    """Unpack uint8 [..., K/2] into codes in −8 … 7, int8 [..., K]."""
+    """Unpack uint8 [..., K/2] into codes in −8 … 7, int8 [..., K].
+
+    Raises TypeError for a wrong dtype, ValueError where there is no axis.
+    """
+    check_array(plane, "plane", "uint8", ("...", "K/2"))
     excess = np.stack([plane & np.uint8(15), plane >> np.uint8(4)], axis=-1)
     codes = excess.astype(np.int8) - np.int8(8)
     return codes.reshape(*plane.shape[:-1], 2 * plane.shape[-1])

@@ -1,13 +1,19 @@
 """Hadamard matrices by construction: ±1, orthogonal, and of every order that packages use."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from nibblespec.reference.hadamard_matrices import (
     ORDERS,
+    Integers,
     characters,
     complementary_sequences,
     hadamard_matrix,
     orbits,
+    paley_1,
+    paley_2,
+    sylvester,
 )
 
 PUBLISHED = {28, 148, 172}
@@ -75,6 +81,37 @@ def test_autocorrelations_add_up_to_nothing(n: int, multiplier: int, symmetric: 
     for shift in range(1, n):
         assert sum(int(s @ np.roll(s, shift)) for s in sequences) == 0
         assert np.array_equal(sequences[:, shift], sequences[:, shift * multiplier % n])
+
+
+@pytest.mark.parametrize("order", [0, 3, 12])
+def test_sylvester_has_powers_of_two_only(order: int) -> None:
+    with pytest.raises(ValueError, match="order: expected"):
+        sylvester(order)
+
+
+@pytest.mark.parametrize(
+    ("construct", "order", "message"),
+    [
+        (paley_1, 14, "order: expected a field of q ≡ 3 mod 4 elements, found 13"),
+        (paley_1, 16, "q: expected an odd prime, or the square of one, found 15"),
+        (paley_1, 0, "order: expected at least 4"),
+        (paley_2, 16, "order: expected a field of q ≡ 1 mod 4 elements, found 7"),
+        (paley_2, 13, "halves: expected a divisor of order = 13"),
+        (paley_2, 44, "q: expected an odd prime, or the square of one, found 21"),
+        (paley_2, 100, "q: expected an odd prime, or the square of one, found 49"),
+        (characters, 4, "q: expected an odd prime, or the square of one, found 4"),
+    ],
+)
+def test_paley_needs_a_field(
+    construct: Callable[[int], Integers], order: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        construct(order)
+
+
+def test_a_search_that_would_not_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected at most 12 free signs, found 30"):
+        complementary_sequences(31, 1, symmetric=False)
 
 
 def test_a_search_without_a_result_says_so() -> None:

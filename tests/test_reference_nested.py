@@ -126,6 +126,12 @@ def test_segments_are_the_common_refinement(
     assert segments(columns, *counts) == expected
 
 
+@pytest.mark.parametrize("count", [0, 4, 7])
+def test_segments_need_groups_that_divide_the_columns(count: int) -> None:
+    with pytest.raises(ValueError, match="groups: expected"):
+        segments(6, 3, count)
+
+
 def activations(seed: int, rows: int, columns: int, group: int) -> tuple[Nibbles, Float32]:
     x = np.random.default_rng(seed).normal(size=(rows, columns)).astype(np.float32)
     return quantize_activations(x, group)

@@ -143,6 +143,25 @@ def test_unpacking_refuses(hi: Array, lo: Array, error: type[Exception], message
         unpack_planes(hi, lo)
 
 
+@pytest.mark.parametrize(
+    ("codes", "error", "message"),
+    [
+        (np.zeros(4, np.int16), TypeError, "codes: expected dtype int8"),
+        (np.zeros(3, np.int8), ValueError, "divisor of K = 3"),
+        (np.full(2, 8, np.int8), ValueError, "codes: expected elements in -8 … 7"),
+        (np.ones((), np.int8), ValueError, "codes: expected shape"),
+    ],
+)
+def test_packing_nibbles_refuses(codes: Array, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        pack_nibbles(codes)
+
+
+def test_unpacking_nibbles_refuses_signed_bytes() -> None:
+    with pytest.raises(TypeError, match="plane: expected dtype uint8"):
+        unpack_nibbles(np.zeros(2, np.int8))
+
+
 def test_reading_refuses_an_unknown_plane() -> None:
     with pytest.raises(ValueError, match="plane: expected one of draft, target, found 'both'"):
         read_codes(BYTES, BYTES, "both")  # type: ignore[arg-type]  # the error is the point
