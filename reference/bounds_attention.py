@@ -168,6 +168,7 @@ def ranks(scores: Float64, score_error: Float64) -> NDArray[np.int64]:
 
 def exceeds_range(query: Float64, keys: Float64, values: Float64, softmax_scale: float) -> bool:
     """Return whether scores or sums may overflow float32 in some order of operations."""
-    score = len(query) * np.abs(query).max() * np.abs(keys).max() * (1 + softmax_scale)
+    largest_key = max(128, np.abs(keys).max())  # 128: a code, multiplied before its scale
+    score = len(query) * np.abs(query).max() * largest_key * (1 + softmax_scale)
     total = len(values) * np.abs(values).max()
     return bool(max(score, total) > LARGEST_FLOAT32 / 2)
