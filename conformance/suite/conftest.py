@@ -30,3 +30,11 @@ def _operation_fixture(name: str) -> object:
 
 
 globals().update({name: _operation_fixture(name) for name in OPERATIONS})
+
+
+@pytest.fixture
+def operation(
+    operation_name: str, request: pytest.FixtureRequest, capabilities: Capabilities
+) -> gate.Operation:
+    """Return the operation of a test that runs for each of them."""
+    return gate.operation(backend_under_test(request.config), capabilities, operation_name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from hypothesis import strategies as st
@@ -77,7 +77,7 @@ def make_transform(
     )
 
 
-@cache
+@lru_cache(maxsize=64)
 def signs(order: int, seed: int) -> Float32:
     """Return a Hadamard matrix that is not symmetric, not even up to signs of rows."""
     generator = np.random.default_rng(seed)
@@ -88,7 +88,7 @@ def signs(order: int, seed: int) -> Float32:
     return matrix
 
 
-@cache
+@lru_cache(maxsize=64)
 def rotation(order: int, seed: int) -> Float32:
     """Return a random orthogonal matrix times the root of its order: no entry is ±1."""
     generator = np.random.default_rng(seed)
