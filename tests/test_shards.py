@@ -103,7 +103,7 @@ NAMES = {
     "another extension": "pytorch_model.bin",
     "nothing": "",
     "a parent alone": "..",
-    "too many characters": "x" * 250 + ".safetensors",
+    "a character that moves a cursor": "model\x9b2J.safetensors",
 }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from nibblespec.conformance.artifacts.findings import Problem, Rule
-from nibblespec.conformance.artifacts.folder import INDEX, Folder
+from nibblespec.conformance.artifacts.folder import INDEX, Folder, safetensors_names
 from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES
 
 
@@ -16,7 +16,7 @@ def _tensors(folder: Folder) -> Iterator[Problem]:
 
 
 def _extra(folder: Folder) -> Iterator[Problem]:
-    extra = {*folder.safetensors, *({INDEX} & set(folder.names))} - {PLANES, AUX}
+    extra = {*safetensors_names(folder), *({INDEX} & set(folder.names))} - {PLANES, AUX}
     for name in sorted(extra):
         yield Problem(
             message="a tensor file or index is not part of a package",

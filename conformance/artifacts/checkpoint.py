@@ -1,8 +1,6 @@
 """The level `headers`: a checkpoint's folder, read as far as the headers of its tensor files."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from nibblespec.conformance.artifacts import bitnest_inventory, dashq_config, dashq_inventory
@@ -18,9 +16,10 @@ from nibblespec.conformance.artifacts.folder import (
     FOLDER_RULES,
     INDEX,
     Folder,
-    is_regular,
+    irregularity,
     list_folder,
     read_bounded,
+    safetensors_names,
 )
 from nibblespec.conformance.artifacts.json_findings import as_problem, json_finding
 from nibblespec.conformance.artifacts.manifest import ManifestReport
@@ -39,13 +38,8 @@ _BITNEST = "bitnest-package-v1"
 _NOT_FINITE = ("JSON-NONFINITE", "JSON-NUMBER-RANGE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Contents:
-    """What was read of a folder."""
-
-    folder: Folder
-    headers: dict[str, Header]
-    findings: list[Finding]
+Headers = Mapping[str, Header]
+"""The headers that could be read, by file."""
 
 
 def check_headers(folder: Path, report: ManifestReport) -> list[Finding]:
@@ -56,52 +50,48 @@ def check_headers(folder: Path, report: ManifestReport) -> list[Finding]:
 
     Raises OSError where a file cannot be read, or changes while it is read.
     """
+    return list(capped(_findings(folder, report), MAX_OF_REQUIREMENT, of_requirement))
+
+
+def _findings(path: Path, report: ManifestReport) -> Iterator[Finding]:
     known = report.format.id if report.format else ""
-    contents = _read(list_folder(folder, rotation=known == _BITNEST))
-    findings = chain(
-        apply_rules(FOLDER_RULES, contents.folder, ""),
-        contents.findings,
-        _AGREEMENT.get(known, _unknown)(contents, report),
-    )
-    return list(capped(findings, MAX_OF_REQUIREMENT, of_requirement))
-
-
-def _read(folder: Folder) -> _Contents:
-    """Read the headers of all safetensors files, until there are too many tensors to hold."""
+    folder = list_folder(path, rotation=known == _BITNEST)
+    yield from apply_rules(FOLDER_RULES, folder, "")
     headers: dict[str, Header] = {}
-    findings: list[Finding] = []
     count = 0
-    for name in folder.safetensors:
-        report = read_header(folder.path / name, name)
-        findings.extend(report.findings)
-        if report.header is None:
+    for name in safetensors_names(folder):
+        read = read_header(path / name, name)
+        yield from read.findings
+        if read.header is None:
             continue
-        count += len(report.header.tensors) + len(report.header.broken)
+        count += len(read.header.tensors) + len(read.header.broken)
         if count > MAX_TENSORS:
-            problem = Problem(
-                message="the checkpoint has too many tensors; no further file is read",
-                expected=f"at most {MAX_TENSORS:,}",
-                found=f"{count:,} up to this file",
-            )
-            findings.append(finding("ST-TENSOR-COUNT", problem, name))
+            yield _too_many(count, name)
             break
-        headers[name] = report.header
-    return _Contents(folder=folder, headers=headers, findings=findings)
+        headers[name] = read.header
+    yield from _AGREEMENT.get(known, _unknown)(folder, headers, report)
 
 
-def _unknown(contents: _Contents, _report: ManifestReport) -> Iterator[Finding]:
+def _too_many(count: int, name: str) -> Finding:
+    problem = Problem(
+        message="the checkpoint has too many tensors; no further file is read",
+        expected=f"at most {MAX_TENSORS:,}",
+        found=f"{count:,} up to this file",
+    )
+    return finding("ST-TENSOR-COUNT", problem, name)
+
+
+def _unknown(_folder: Folder, headers: Headers, _report: ManifestReport) -> Iterator[Finding]:
     """Judge what holds whatever the format is."""
-    for problem in unique(find_places(contents.headers)):
+    for problem in unique(find_places(headers)):
         yield finding("ST-TENSOR-UNIQUE", problem, "")
 
 
-def _dashq(contents: _Contents, report: ManifestReport) -> Iterator[Finding]:
-    folder = contents.folder
+def _dashq(folder: Folder, headers: Headers, report: ManifestReport) -> Iterator[Finding]:
     index, found = _read_index(folder)
     yield from found
-    shards = join(
-        tuple(folder.safetensors), contents.headers, index, has_index=INDEX in folder.names
-    )
+    files = tuple(safetensors_names(folder))
+    shards = join(files, headers, index, has_index=INDEX in folder.names)
     yield from apply_rules(SHARD_RULES, shards, INDEX)
     config, found = _read_config(folder, "DQ1-CONFIG-PRESENT", "DQ1-CONFIG-FINITE")
     yield from found
@@ -118,16 +108,15 @@ def _dashq_agreement(
         yield from apply_rules(DASHQ_CONFIG_RULES, dashq_config.join(config, inventory), CONFIG)
 
 
-def _bitnest(contents: _Contents, report: ManifestReport) -> Iterator[Finding]:
-    folder = contents.folder
+def _bitnest(folder: Folder, headers: Headers, report: ManifestReport) -> Iterator[Finding]:
     yield from apply_rules(BITNEST_FILE_RULES, folder, "")
-    yield from _unknown(contents, report)
+    yield from _unknown(folder, headers, report)
     config, found = _read_config(folder, "BN1-CONFIG-PRESENT", None)
     yield from found
     if not isinstance(report.manifest, BitnestManifest):
         return
     vocabulary = integer(config, "vocab_size") if config else None
-    inventory = bitnest_inventory.take_inventory(report.manifest, contents.headers, vocabulary)
+    inventory = bitnest_inventory.take_inventory(report.manifest, headers, vocabulary)
     yield from apply_rules(BITNEST_INVENTORY_RULES, inventory, bitnest_inventory.MANIFEST)
     if config is not None:
         subject = BitnestConfig(config=config, manifest=report.manifest)
@@ -143,8 +132,9 @@ def _read_index(folder: Folder) -> tuple[Mapping[str, object] | None, list[Findi
     path = folder.path / INDEX
     if INDEX not in folder.names:
         return None, []
-    if not is_regular(path):
-        problem = Problem(message="the index is no regular file", expected="a regular file")
+    if found := irregularity(path):
+        message = "the index is no regular file"
+        problem = Problem(message=message, expected="a regular file", found=found)
         return None, [finding("ST-INDEX-STRUCTURE", problem, INDEX)]
     document = json_strict.parse(read_bounded(path, json_strict.MAX_BYTES))
     findings = [json_finding(problem, INDEX) for problem in document.problems]
@@ -166,8 +156,8 @@ def _read_config(
     """Read config.json; `finite` is the requirement on its numbers where the format has its own."""
     path = folder.path / CONFIG
     expected = "the base model's configuration, a JSON object"
-    if not is_regular(path):
-        problem = Problem(message="there is no config.json", expected=expected, found="no file")
+    if found := irregularity(path):
+        problem = Problem(message="there is no config.json", expected=expected, found=found)
         return None, [finding(present, problem, CONFIG)]
     document = json_strict.parse(read_bounded(path, json_strict.MAX_BYTES))
     findings = [

@@ -34,7 +34,13 @@ _FROM_HIDDEN = (
     "mlp.up_proj",
 )
 _TO_HIDDEN = ("self_attn.o_proj", "mlp.down_proj")
-_OTHER_HEADS = ("kv_lora_rank", "v_head_dim", "global_head_dim", "attention_other_setting")
+_OTHER_HEADS = (
+    "kv_lora_rank",
+    "v_head_dim",
+    "global_head_dim",
+    "attention_other_setting",
+    "block_configs",
+)
 _EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 

@@ -4,9 +4,6 @@ Hostile input comes first: sizes are checked before memory is claimed, arithmeti
 byte of the data section is read. `check_header` works on bytes alone, wherever they come from.
 """
 
-import errno
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +17,7 @@ from nibblespec.conformance.artifacts.findings import (
     finding,
     pointer,
 )
+from nibblespec.conformance.artifacts.folder import changed, irregularity, opened, read_exactly
 from nibblespec.conformance.artifacts.json_findings import as_problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import (
@@ -42,6 +40,10 @@ _STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"\x80", "this looks like a Python pickle, renamed"),
     (b"GGUF", "this is a GGUF file, renamed"),
 )
+
+
+_LOSES_KEYS = ("JSON-DUPLICATE-KEY", "JSON-SURROGATES")
+"""Problems after which some of the tensors may not be in what was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +137,9 @@ def check_header(raw: bytes, size: int, file: str) -> HeaderReport:
     header = _header(document.value, PREFIX_BYTES + len(raw), size, file)
     unsound: set[str] = set()
     findings.extend(capped(_content_findings(document.value, header, unsound)))
+    lost = any(problem.requirement in _LOSES_KEYS for problem in document.problems)
     reversed_spans = any(entry.begin > entry.end for entry in header.tensors.values())
-    if not (document.problems or header.broken or reversed_spans):
+    if not (lost or header.broken or reversed_spans):
         findings.extend(capped(apply_rules(LAYOUT_RULES, header, file)))
     return HeaderReport(_without(header, unsound), findings)
 
@@ -146,63 +149,21 @@ def read_header(path: Path, file: str) -> HeaderReport:
 
     Raises OSError where the file cannot be read, or changes meanwhile.
     """
-    try:
-        kind = path.stat().st_mode
-    except FileNotFoundError:
-        return HeaderReport(None, [_irregular(file, "a link that leads nowhere")])
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        return HeaderReport(None, [_irregular(file, "a link that leads to itself")])
-    if not stat.S_ISREG(kind):
-        return HeaderReport(None, [_irregular(file, _KINDS.get(stat.S_IFMT(kind), "no file"))])
-    # Without O_NONBLOCK, a pipe that took the file's place since then would block for ever.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with open(descriptor, "rb", buffering=0) as stream:
-        before = os.fstat(descriptor)
-        if not stat.S_ISREG(before.st_mode):
-            raise OSError(errno.EBUSY, _CHANGED, str(path))
-        prefix = stream.read(PREFIX_BYTES) or b""
-        length = header_length(prefix, before.st_size, file)
+    if found := irregularity(path):
+        problem = Problem(
+            message="a name that ends in .safetensors is no regular file",
+            expected="a regular file, or a link to one",
+            found=found,
+        )
+        return HeaderReport(None, [finding("ST-FILE-REGULAR", problem, file)])
+    with opened(path) as (descriptor, size):
+        length = header_length(read_exactly(descriptor, PREFIX_BYTES), size, file)
         if isinstance(length, Finding):
             return HeaderReport(None, [length])
-        raw = _read_exactly(stream.fileno(), length)
-        after = os.fstat(descriptor)
-    if len(raw) < length or (before.st_size, before.st_mtime_ns) != (
-        after.st_size,
-        after.st_mtime_ns,
-    ):
-        raise OSError(errno.EBUSY, _CHANGED, str(path))
-    return check_header(raw, before.st_size, file)
-
-
-_CHANGED = "the file changed while it was read; validate again when nothing writes to it"
-
-_KINDS: Mapping[int, str] = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-def _irregular(file: str, found: str) -> Finding:
-    problem = Problem(
-        message="a name that ends in .safetensors is no regular file",
-        expected="a regular file, or a link to one",
-        found=found,
-    )
-    return finding("ST-FILE-REGULAR", problem, file)
-
-
-def _read_exactly(descriptor: int, count: int) -> bytes:
-    """Read `count` bytes, fewer only at the end of the file."""
-    parts: list[bytes] = []
-    while count > 0 and (part := os.read(descriptor, count)):
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+        raw = read_exactly(descriptor, length)
+    if len(raw) < length:
+        raise changed(path)
+    return check_header(raw, size, file)
 
 
 def _header(value: Mapping[str, object], data_start: int, size: int, file: str) -> Header:

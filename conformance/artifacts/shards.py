@@ -12,6 +12,7 @@ from nibblespec.conformance.artifacts.tensor_entries import bytes_text
 
 SINGLE = "model.safetensors"
 
+_NOT_PLAIN = re.compile(r"[/\\:\x00-\x1f\x7f-\x9f]")
 _NUMBERED = re.compile(r"(?P<name>.*)-(?P<i>[0-9]{1,9})-of-(?P<n>[0-9]{1,9})\.safetensors")
 
 
@@ -69,11 +70,7 @@ def find_places(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
 
 def is_plain_name(name: str) -> bool:
     """Say whether a name is that of a safetensors file in the folder itself (ST-INDEX-NAMES)."""
-    return (
-        name.endswith(SUFFIX)
-        and len(name) <= 255
-        and not any(char in "/\\:\x7f" or char < " " for char in name)
-    )
+    return name.endswith(SUFFIX) and not _NOT_PLAIN.search(name)
 
 
 def unique(places: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
