@@ -111,6 +111,14 @@ def test_a_module_with_a_longer_name_is_not_below_another(
     assert findings(lambda example: second(example).update(near)) == []
 
 
+def test_a_name_of_many_segments_belongs_to_no_module(
+    findings: Callable[[Change], list[Finding]],
+) -> None:
+    many = {"a." * 1000 + "qweight": Tensor("F32", (1,), bytes(4))}
+    [found] = findings(lambda example: second(example).update(many))
+    assert found.requirement == "DQ1-TENSOR-FOREIGN"
+
+
 def test_an_unknown_dtype_is_reported_once_and_by_the_manifest(
     findings: Callable[[Change], list[Finding]],
 ) -> None:

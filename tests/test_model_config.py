@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nibblespec.conformance import Finding, validate
 from nibblespec.conformance.artifacts import dashq_config, dashq_inventory, shards
 from nibblespec.conformance.artifacts.bitnest_config import BITNEST_CONFIG_RULES, BitnestConfig
+from nibblespec.conformance.artifacts.dashq_widths import DASHQ_WIDTH_RULES
 from nibblespec.conformance.artifacts.findings import apply_rules
 from nibblespec.conformance.artifacts.model_config import (
     head_dim,
@@ -275,7 +276,8 @@ BITNEST_MANIFEST = BitnestManifest.model_validate(bitnest_example().documents["m
 def test_any_configuration_ends_in_findings(config: Config) -> None:
     found = shards.join((), {}, None, has_index=False)
     subject = dashq_config.join(config, dashq_inventory.take_inventory(DASHQ_MANIFEST, found))
-    for each in apply_rules(dashq_config.DASHQ_CONFIG_RULES, subject, "config.json"):
+    rules = {**dashq_config.DASHQ_CONFIG_RULES, **DASHQ_WIDTH_RULES}
+    for each in apply_rules(rules, subject, "config.json"):
         assert len(each.found) < 1000
 
 

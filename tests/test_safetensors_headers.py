@@ -101,6 +101,7 @@ FAULTS = {
     "a dtype in small letters": (one(dtype="f32"), "ST-TENSOR-DTYPE"),
     "a dtype of the future": (one(dtype="I4"), "ST-TENSOR-DTYPE"),
     "65 axes": (one(shape=[1] * 65), "ST-TENSOR-RANK"),
+    "a name of 2,049 characters": (file_of({"x" * 2049: ONE}, b"data"), "ST-TENSOR-NAME"),
     "a shape that overflows": (one(shape=[2**31, 2**31]), "ST-TENSOR-EXTENT"),
     "an empty shape that overflows": (
         one(b"", shape=[0, 2**31, 2**31], data_offsets=[0, 0]),
@@ -144,6 +145,7 @@ SOUND = {
     "tensors out of order": two([4, 6], [0, 4], 6),
     "a key that nobody knows": one(note="hello"),
     "a name that is empty": file_of({"": ONE}, b"data"),
+    "a name of 2,048 characters": file_of({"x" * 2048: ONE}, b"data"),
     "escapes in a name": file_of(rb'{"\u0061\ud83d\ude00":%b}' % json.dumps(ONE).encode(), b"data"),
     "the largest shape": one(b"", shape=[2**29 - 1, 2**29, 0], data_offsets=[0, 0]),
 }
@@ -164,10 +166,14 @@ def test_the_library_reads_what_is_sound(data: bytes) -> None:
     deserialize(data)
 
 
-STRICTER = {"a tensor twice", "a header that begins with a space", "65 axes", "metadata null"} | {
-    "an entry that is an array",
-    "an empty shape that overflows",
-}
+STRICTER = (
+    {"a name of 2,049 characters"}
+    | {"a tensor twice", "a header that begins with a space", "65 axes", "metadata null"}
+    | {
+        "an entry that is an array",
+        "an empty shape that overflows",
+    }
+)
 """Faults that the library lets pass; the text says why it does not."""
 
 

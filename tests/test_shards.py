@@ -125,6 +125,11 @@ def test_a_missing_shard_is_one_fault_whatever_it_held() -> None:
     assert found.expected == "a file with 1 tensor"
 
 
+def test_an_index_of_thousands_of_missing_shards_ends() -> None:
+    missing = {str(i): f"{i}.safetensors" for i in range(20_000)}
+    assert len(check(shards(weight_map={**MAP, **missing}))) == 20_000
+
+
 def test_an_unreadable_shard_is_not_reported_again() -> None:
     assert broken(shards({A: ("x", "y")}, unread=(B,), metadata={"total_size": 3})) == []
 

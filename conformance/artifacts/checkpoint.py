@@ -10,6 +10,7 @@ from nibblespec.conformance.artifacts.bitnest_inventory import BITNEST_INVENTORY
 from nibblespec.conformance.artifacts.capped import MAX_OF_REQUIREMENT, capped, of_requirement
 from nibblespec.conformance.artifacts.dashq_config import DASHQ_CONFIG_RULES
 from nibblespec.conformance.artifacts.dashq_inventory import DASHQ_INVENTORY_RULES
+from nibblespec.conformance.artifacts.dashq_widths import DASHQ_WIDTH_RULES
 from nibblespec.conformance.artifacts.findings import Finding, Problem, apply_rules, finding
 from nibblespec.conformance.artifacts.folder import (
     CONFIG,
@@ -105,7 +106,9 @@ def _dashq_agreement(
     inventory = dashq_inventory.take_inventory(manifest, shards)
     yield from apply_rules(DASHQ_INVENTORY_RULES, inventory, dashq_inventory.MANIFEST)
     if config is not None:
-        yield from apply_rules(DASHQ_CONFIG_RULES, dashq_config.join(config, inventory), CONFIG)
+        subject = dashq_config.join(config, inventory)
+        yield from apply_rules(DASHQ_CONFIG_RULES, subject, CONFIG)
+        yield from apply_rules(DASHQ_WIDTH_RULES, subject, CONFIG)
 
 
 def _bitnest(folder: Folder, headers: Headers, report: ManifestReport) -> Iterator[Finding]:

@@ -13,6 +13,9 @@ from nibblespec.spec.tensors import Role, TensorSpec
 
 MANIFEST = "dashq_config.json"
 
+_LONGEST_MODULE = 1024
+"""Longer names are errors (DQ1-NAME-LENGTH); their beginnings are too many to look for."""
+
 _PACKED = ".W_q_packed"
 _OWN = frozenset(("W_q_packed", "scale", "zero", "bias"))
 _FOREIGN = frozenset(
@@ -55,7 +58,7 @@ def take_inventory(manifest: Manifest, shards: Shards) -> DashqInventory:
     files: dict[str, str] = {}
     for name, places in shards.places.items():
         mapped = shards.weight_map.get(name)
-        file = mapped if mapped in places else places[0]
+        file = mapped if mapped is not None and mapped in places else places[0]
         entry = shards.headers[file].tensors.get(name)
         if entry is not None:
             tensors[name], files[name] = entry, file
@@ -216,7 +219,7 @@ def _foreign(inventory: DashqInventory) -> Iterator[Problem]:
 
 def _owner(name: str, manifest: Manifest) -> str | None:
     """Return the module that a tensor's name lies in."""
-    module = name.rpartition(".")[0]
+    module = name[: _LONGEST_MODULE + 1].rpartition(".")[0]
     while module and module not in manifest.quantized_modules:
         module = module.rpartition(".")[0]
     return module or None

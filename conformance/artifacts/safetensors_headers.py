@@ -23,6 +23,7 @@ from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import (
     DTYPE_BITS,
     ENTRY_RULES,
+    MAX_NAME,
     TensorEntry,
     bytes_text,
     entry_problem,
@@ -168,7 +169,11 @@ def read_header(path: Path, file: str) -> HeaderReport:
 
 def _header(value: Mapping[str, object], data_start: int, size: int, file: str) -> Header:
     """Take what is well formed from a parsed header."""
-    entries = {name: read_entry(name, entry) for name, entry in value.items() if name != _METADATA}
+    entries = {
+        name: read_entry(name, entry) if len(name) <= MAX_NAME else None
+        for name, entry in value.items()
+        if name != _METADATA
+    }
     metadata = value.get(_METADATA)
     pairs = metadata.items() if isinstance(metadata, dict) else ()
     return Header(
@@ -199,11 +204,23 @@ def _content_findings(
     for problem in _metadata_problems(value):
         yield finding("ST-METADATA", problem, header.file)
     for name in sorted(header.broken):
-        yield finding("ST-TENSOR-ENTRY", entry_problem(name, value[name]), header.file)
+        if len(name) > MAX_NAME:
+            yield finding("ST-TENSOR-NAME", _name_problem(name), header.file)
+        else:
+            yield finding("ST-TENSOR-ENTRY", entry_problem(name, value[name]), header.file)
     for entry in header.tensors.values():
         for found in apply_rules(ENTRY_RULES, entry, header.file):
             unsound.add(entry.name)
             yield found
+
+
+def _name_problem(name: str) -> Problem:
+    return Problem(
+        message="the name of a tensor is too long",
+        tensor=f"{name[:60]}…",
+        expected=f"at most {MAX_NAME:,} characters",
+        found=f"{len(name):,} characters",
+    )
 
 
 def _metadata_problems(value: Mapping[str, object]) -> Iterator[Problem]:

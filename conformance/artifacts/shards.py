@@ -1,7 +1,8 @@
 """Shards: the index, the files in the folder and their headers agree, in all directions."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
@@ -31,7 +32,7 @@ class Shards:
     """Every key of `weight_map`, None where there is no such object."""
     weight_map: Mapping[str, str] = field(default_factory=dict)
     """Tensor to file, as far as the index is sound; file names are safe to look up."""
-    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    places: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Tensor to the files whose headers hold it."""
 
 
@@ -59,12 +60,12 @@ def join(
     )
 
 
-def find_places(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
+def find_places(headers: Mapping[str, Header]) -> dict[str, list[str]]:
     """Return the files that hold each tensor, entries that are malformed included."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     for file, header in headers.items():
         for name in (*header.tensors, *header.broken):
-            found[name] = (*found.get(name, ()), file)
+            found.setdefault(name, []).append(file)
     return found
 
 
@@ -73,7 +74,7 @@ def is_plain_name(name: str) -> bool:
     return name.endswith(SUFFIX) and not _NOT_PLAIN.search(name)
 
 
-def unique(places: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
+def unique(places: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
     """Find the tensors that are in several files (ST-TENSOR-UNIQUE)."""
     for tensor, files in places.items():
         if len(files) > 1:
@@ -174,8 +175,9 @@ def _names(shards: Shards) -> Iterator[Problem]:
 
 
 def _index_files(shards: Shards) -> Iterator[Problem]:
-    for file in sorted(_named(shards) - set(shards.files)):
-        lost = sum(place == file for place in shards.weight_map.values())
+    tensors = Counter(shards.weight_map.values())
+    for file in sorted(tensors.keys() - set(shards.files)):
+        lost = tensors[file]
         yield Problem(
             message="a shard that the index names is missing",
             file=file,

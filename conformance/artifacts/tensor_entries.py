@@ -7,6 +7,7 @@ from math import prod
 from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
 from nibblespec.conformance.artifacts.show import show
 
+MAX_NAME = 2048
 MAX_RANK = 64
 MAX_TENSOR_BITS = 2**63
 

@@ -67,6 +67,11 @@ def file_faults(file: str, plain: str) -> Mapping[str, Fault]:
             requirements=("ST-TENSOR-ENTRY",),
             damage=header(lambda found: found[plain]["data_offsets"].__setitem__(0, 0.0)),
         ),
+        "long-name": Fault(
+            summary="a tensor with a name of 3,000 characters",
+            requirements=("ST-TENSOR-NAME",),
+            damage=header(_add_long_name),
+        ),
         "unknown-dtype": Fault(
             summary="a dtype that safetensors does not have",
             requirements=("ST-TENSOR-DTYPE",),
@@ -128,6 +133,11 @@ def file_faults(file: str, plain: str) -> Mapping[str, Fault]:
             damage=lambda files: files.update({"pytorch_model.bin": b"\x80\x04N."}),
         ),
     }
+
+
+def _add_long_name(header: dict[str, Any]) -> None:
+    end = max(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
+    header["x" * 3000] = {"dtype": "U8", "shape": [0], "data_offsets": [end, end]}
 
 
 def _repeat_first(data: bytes) -> bytes:
