@@ -48,6 +48,13 @@ class Family(StrEnum):
     bitnest = "bitnest-package-v1"
 
 
+class XfailMode(StrEnum):
+    """What becomes of expected failures."""
+
+    xfail = "xfail"
+    skip = "skip"
+
+
 class Layout(StrEnum):
     """How an inspection is written."""
 
@@ -157,9 +164,11 @@ def explain(
 
 @app.command()
 def schema(
-    name: Annotated[str, typer.Argument(metavar="FORMAT", help="Id of a format, or `findings`.")],
+    name: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="Id of a format, `findings` or `report`.")
+    ],
 ) -> None:
-    """Print the JSON Schema of a format's manifest, or of `validate --format json`."""
+    """Print the JSON Schema of a format's manifest, of findings or of a conformance report."""
     from nibblespec.schemas import schema_text
 
     try:
@@ -234,6 +243,59 @@ def example(
     except ValueError as error:
         _fail(str(error))
     _print(f"{folder}: {format_.value}, {f'with the fault {fault}' if fault else 'valid'}\n")
+
+
+@app.command()
+def conformance(
+    backend: Annotated[
+        str, typer.Option(help="reference, optimized, torch or module:attribute.")
+    ] = "reference",
+    select: Annotated[
+        str | None, typer.Option("-k", metavar="EXPRESSION", help="Run only tests that match.")
+    ] = None,
+    max_examples: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Cases drawn for each property.")
+    ] = 25,
+    seed: Annotated[
+        int, typer.Option("--seed", "--hypothesis-seed", help="Where the draws begin.")
+    ] = 0,
+    xfails_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Failures that the backend's owner expects.")
+    ] = None,
+    xfail_mode: Annotated[
+        XfailMode, typer.Option(help="Run expected failures, or leave them out.")
+    ] = XfailMode.xfail,
+    report: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Write results by requirement, .json or .md."),
+    ] = None,
+) -> None:
+    """Test a backend: run the conformance suite on code that computes with the formats.
+
+    The exit status is 0 where all that is claimed passes, 1 where something fails, 2 where the
+    suite could not run.
+    """
+    try:
+        from nibblespec.conformance.suite.run import run_installed
+    except ModuleNotFoundError as error:
+        if error.name not in ("pytest", "hypothesis"):
+            raise
+        _fail(f"conformance needs {error.name}: pip install 'nibblespec[suite]'")
+    sys.path.insert(0, "")  # a backend may be a module in the current folder, as with python -m
+    status = run_installed(
+        [
+            f"--backend={backend}",
+            f"--max-examples={max_examples}",
+            f"--hypothesis-seed={seed}",
+            f"--xfail-mode={xfail_mode.value}",
+            *([f"--xfails-file={xfails_file}"] if xfails_file is not None else []),
+            *(f"--report={path}" for path in report or []),
+            *(["-k", select] if select is not None else []),
+        ]
+    )
+    if status > FOUND_ERRORS:
+        raise typer.Exit(COULD_NOT_RUN)
+    raise typer.Exit(status)
 
 
 def _rendered(

@@ -235,7 +235,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         state = _state(config)
         run = Run(
             backend=state.backend,
-            location=config.getoption("--backend"),
+            location=_location(config),
             capabilities=state.capabilities,
             max_examples=config.getoption("--max-examples"),
             seed=_seed(config),
@@ -283,6 +283,12 @@ def _state(config: pytest.Config) -> State:
         except (BackendNotFoundError, XfailsError) as error:
             raise pytest.UsageError(str(error)) from error
     return config.stash[STATE]
+
+
+def _location(config: pytest.Config) -> str:
+    """Return how to name the backend on a command line."""
+    backend = _preset(config).backend
+    return f"<module:attribute of {backend.name}>" if backend else config.getoption("--backend")
 
 
 def _preset(config: pytest.Config) -> Preset:
@@ -361,7 +367,7 @@ def _explain(item: pytest.Item, error: Violation | BackendError, ids: Sequence[s
         lines += [f"case: {error.case}"]
     lines += [
         "reproduce: "
-        f"{_preset(config).command} --backend {config.getoption('--backend')} -k {_function(item)} "
+        f"{_preset(config).command} --backend {_location(config)} -k {_function(item)} "
         f"--hypothesis-seed {_seed(config)} --max-examples {config.getoption('--max-examples')}"
     ]
     return "\n".join(lines)

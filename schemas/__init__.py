@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12: of every manifest version, generated from the models, and of findings."""
+"""JSON Schema 2020-12: of manifests, generated from the models, of findings and of reports."""
 
 import json
 from functools import cache
@@ -8,16 +8,20 @@ from nibblespec.spec.formats import FORMATS
 
 FINDINGS = "findings"
 FINDINGS_SCHEMA = "findings.schema.json"
+REPORT = "report"
+REPORT_SCHEMA = "report.schema.json"
 
 
 @cache
 def schema_text(format_id: str) -> str:
     """Return the JSON Schema of a format's manifest as it is committed.
 
-    "findings" is what `nibblespec validate --format json` writes. Raises ValueError, naming the
-    known ones, where there is no such format.
+    "findings" is what `nibblespec validate --format json` writes, "report" what
+    `nibblespec conformance --report` writes. Raises ValueError, naming the known ones, where there
+    is no such format.
     """
-    names = {known.id: known.schema_name for known in FORMATS} | {FINDINGS: FINDINGS_SCHEMA}
+    names = {known.id: known.schema_name for known in FORMATS}
+    names |= {FINDINGS: FINDINGS_SCHEMA, REPORT: REPORT_SCHEMA}
     if format_id not in names:
         expected = ", ".join(names)
         raise ValueError(f"no schema for the format {format_id!r}: expected one of {expected}")

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from nibblespec.conformance.suite.activation_domains import activations
 from nibblespec.conformance.suite.attention_domains import attentions, operands
 from nibblespec.conformance.suite.dashq_data import pack
 from nibblespec.conformance.suite.dashq_domains import dashq_layers, dashq_weights
 from nibblespec.conformance.suite.hadamard_domains import transforms
 from nibblespec.conformance.suite.kv_domains import planes, vectors
 from nibblespec.conformance.suite.nested_domains import (
-    activations,
     layer_operands,
     nested_layers,
     nested_weights,

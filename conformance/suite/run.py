@@ -14,6 +14,20 @@ from nibblespec.spec.operations import Backend
 
 SUITE = Path(__file__).parent
 
+ARGUMENTS = (
+    "-p",
+    "no:cacheprovider",
+    # The folder where the user stands may have a configuration of its own; it is not ours.
+    "-c",
+    os.devnull,
+    f"--rootdir={SUITE}",
+    "--import-mode=importlib",
+    "--no-header",
+    "--strict-markers",
+    "-ra",
+)
+"""Arguments that make a run the same wherever it is started."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -57,32 +71,21 @@ def run(
     """
     hooks = _Hooks(plugin.Preset(backend=backend, shrink=shrink), [])
     chosen = [str(SUITE / name) for name in files] or [str(SUITE)]
-    options = [f"--max-examples={max_examples}", f"--hypothesis-seed={seed}", "--no-header"]
+    options = [f"--max-examples={max_examples}", f"--hypothesis-seed={seed}"]
     options += ["-k", select] if select else []
     options += ["--maxfail=1"] if stop_at_first else []
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        status = pytest.main([*chosen, *ARGUMENTS, *options, *arguments], plugins=[hooks])
-    return Outcome(int(status), tuple(hooks.results), printed.getvalue())
+        status = _run([*chosen, *options, *arguments], hooks)
+    return Outcome(status, tuple(hooks.results), printed.getvalue())
 
 
 def run_installed(arguments: Sequence[str]) -> int:
     """Run the suite as `nibblespec conformance` does, with the given arguments of pytest."""
     hooks = _Hooks(plugin.Preset(command="nibblespec conformance"), [])
-    return int(pytest.main([str(SUITE), *ARGUMENTS, *arguments], plugins=[hooks]))
+    return _run([str(SUITE), *arguments], hooks)
 
 
-ARGUMENTS = (
-    "-p",
-    "nibblespec.conformance.plugin",
-    "-p",
-    "no:cacheprovider",
-    # The folder where the user stands may have a configuration of its own; it is not ours.
-    "-c",
-    os.devnull,
-    f"--rootdir={SUITE}",
-    "--import-mode=importlib",
-    "--strict-markers",
-    "-ra",
-)
-"""Arguments that make a run the same wherever it is started."""
+def _run(arguments: Sequence[str], hooks: _Hooks) -> int:
+    # The plugin is handed over, not named by -p: it is imported already, and pytest would warn.
+    return int(pytest.main([*ARGUMENTS, *arguments], plugins=[hooks, plugin]))

@@ -2,6 +2,7 @@
 
 import numpy as np
 from nibblespec.conformance.suite.a8_data import Activations
+from nibblespec.conformance.suite.activation_domains import activations
 from nibblespec.conformance.suite.compare import expect_equal, expect_within
 from nibblespec.conformance.suite.gate import claimed
 from nibblespec.conformance.suite.markers import requirement
@@ -9,7 +10,6 @@ from nibblespec.conformance.suite.nested_data import eight_bit, make_tame_nested
 from nibblespec.conformance.suite.nested_domains import (
     ExactLayer,
     NestedLayer,
-    activations,
     exact_layers,
     layer_operands,
     nested_layers,
