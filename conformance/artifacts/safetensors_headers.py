@@ -235,14 +235,14 @@ def _metadata_problems(value: Mapping[str, object]) -> Iterator[Problem]:
             found=show(metadata),
         )
         return
-    for key, text in metadata.items():
-        if not isinstance(text, str):
-            yield Problem(
-                message="a value of the metadata is no string",
-                pointer=pointer(_METADATA, key),
-                expected="a string",
-                found=show(text),
-            )
+    wrong = [key for key, text in metadata.items() if not isinstance(text, str)]
+    if wrong:
+        yield Problem(
+            message="the metadata has values that are no strings",
+            pointer=pointer(_METADATA, wrong[0]) if len(wrong[0]) <= MAX_NAME else "",
+            expected="strings",
+            found=show(metadata[wrong[0]]) + (f" and {len(wrong) - 1} more" if wrong[1:] else ""),
+        )
 
 
 def _in_order(header: Header) -> list[TensorEntry]:
