@@ -30,8 +30,12 @@ from nibblespec.conformance.examples.models import (
 from nibblespec.conformance.examples.write import example_files, write_files
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
+from nibblespec.spec.formats import read_manifest
 
 Config = dict[str, Any]
+
+RULES = {**dashq_config.DASHQ_CONFIG_RULES, **DASHQ_WIDTH_RULES}
+NO_SHARDS = shards.join((), {}, None, has_index=False)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "4", None, [4], {}, 0.0])
@@ -244,6 +248,57 @@ def test_what_is_not_finite_is_an_error_where_the_architecture_is_known(tmp_path
     assert [found.requirement for found in validate(tmp_path)] == ["JSON-NONFINITE"]
 
 
+# The two published manifests, beside the sizes that their base models' configurations give
+
+QWEN = {
+    "model_type": "qwen3_5",
+    "vision_config": {},
+    "tie_word_embeddings": False,
+    "text_config": {
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 248320,
+        "tie_word_embeddings": False,
+    },
+}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 128256,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 500000.0,
+}
+
+
+def published(name: str) -> object:
+    return read_manifest(Path(__file__).parent.parent / "examples" / name)
+
+
+def test_the_published_dashq_manifest_agrees_with_its_model() -> None:
+    manifest = published("dashq_config.json")
+    assert isinstance(manifest, DashqManifest)
+    inventory = dashq_inventory.take_inventory(manifest, NO_SHARDS)
+    subject = dashq_config.join(QWEN, inventory)
+    assert len(subject.modules) == 248
+    assert list(apply_rules(RULES, subject, "config.json")) == []
+
+
+def test_the_published_bitnest_manifest_agrees_with_its_model() -> None:
+    manifest = published("meta.json")
+    assert isinstance(manifest, BitnestManifest)
+    subject = BitnestConfig(config=LLAMA, manifest=manifest)
+    assert list(apply_rules(BITNEST_CONFIG_RULES, subject, "config.json")) == []
+
+
 # Any configuration
 
 KEYS = [
@@ -274,10 +329,8 @@ BITNEST_MANIFEST = BitnestManifest.model_validate(bitnest_example().documents["m
 @settings(max_examples=300, deadline=None)
 @given(CONFIGS)
 def test_any_configuration_ends_in_findings(config: Config) -> None:
-    found = shards.join((), {}, None, has_index=False)
-    subject = dashq_config.join(config, dashq_inventory.take_inventory(DASHQ_MANIFEST, found))
-    rules = {**dashq_config.DASHQ_CONFIG_RULES, **DASHQ_WIDTH_RULES}
-    for each in apply_rules(rules, subject, "config.json"):
+    inventory = dashq_inventory.take_inventory(DASHQ_MANIFEST, NO_SHARDS)
+    for each in apply_rules(RULES, dashq_config.join(config, inventory), "config.json"):
         assert len(each.found) < 1000
 
 
