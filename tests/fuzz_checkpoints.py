@@ -53,6 +53,14 @@ ORIGINALS: dict[str, dict[str, bytes]] = {
 }
 
 
+def mutate_document(rng: Random, data: bytes) -> bytes:
+    """Change a JSON document, by one kind of mutation alone: one cannot read what another leaves."""
+    mutate = rng.choice(MUTATIONS)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        data = mutate(rng, data)
+    return data
+
+
 def mutate_header(rng: Random, data: bytes) -> bytes:
     """Change a safetensors file: its header as JSON, its length field, its end, or any bytes."""
     length = int.from_bytes(data[:8], "little")
@@ -66,9 +74,7 @@ def mutate_header(rng: Random, data: bytes) -> bytes:
             return data + rng.randbytes(rng.choice((1, 8, 1000)))
         case 3:
             return mutate_bytes(rng, data[: 8 + length]) + rest
-    changed = header
-    for _ in range(rng.choice((1, 1, 2, 4))):
-        changed = rng.choice(MUTATIONS)(rng, changed)
+    changed = mutate_document(rng, header)
     if rng.random() < 0.5:
         changed += b" " * (-len(changed) % 8)
     return len(changed).to_bytes(8, "little") + changed + rest
@@ -81,9 +87,7 @@ def mutant(seed: int, index: int) -> tuple[str, str, bytes]:
     data = ORIGINALS[family][name]
     if name.endswith(".safetensors"):
         return family, name, mutate_header(rng, data)
-    for _ in range(rng.choice((1, 1, 2, 4))):
-        data = rng.choice(MUTATIONS)(rng, data)
-    return family, name, data
+    return family, name, mutate_document(rng, data)
 
 
 def examine(folder: Path, seed: int, index: int) -> Report:
