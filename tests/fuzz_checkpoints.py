@@ -54,7 +54,7 @@ ORIGINALS: dict[str, dict[str, bytes]] = {
 
 
 def mutate_document(rng: Random, data: bytes) -> bytes:
-    """Change a JSON document, by one kind of mutation alone: one cannot read what another leaves."""
+    """Change a JSON document by one kind of mutation; another could not read what it leaves."""
     mutate = rng.choice(MUTATIONS)
     for _ in range(rng.choice((1, 1, 2, 4))):
         data = mutate(rng, data)
