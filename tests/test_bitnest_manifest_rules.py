@@ -132,6 +132,12 @@ def test_width_of_the_model_is_the_most_frequent_one() -> None:
     assert problem.message == "K is not the width of the model"
 
 
+def test_of_equally_frequent_values_the_first_counts() -> None:
+    groups = {"model.layers.1.self_attn.o_proj": 128}
+    value = put(manifest(decoder(1) | decoder(0)), groups, "activation", "per_layer_group")
+    assert only("BN1-ACTIVATION-UNIFORM", value).pointer == f"/layers/{OUT}"
+
+
 def test_width_of_rows_is_that_of_o_proj_and_down_proj() -> None:
     problem = only("BN1-SHAPE-HIDDEN", with_layer(OUT, layer(128, 256)))
     assert problem.message == "N is not the width of the model"

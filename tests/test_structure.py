@@ -142,7 +142,7 @@ def test_a_broken_top_level_of_a_large_manifest_is_reported_once() -> None:
 
 
 def test_a_million_faults_are_counted_and_not_kept() -> None:
-    modules = {f"{number:x}": {} for number in range(100_000)}
+    modules: Json = {f"{number:x}": {} for number in range(100_000)}
     found = findings(dashq.manifest(modules))
     assert len(found) < 20_000
     assert {one.requirement for one in found} == {"DQ1-FIELD-REQUIRED"}
@@ -168,7 +168,7 @@ def test_what_is_no_manifest_is_one_finding(value: Json) -> None:
 
 
 def test_keys_of_both_formats_tell_nothing() -> None:
-    both = {"quantized_modules": {}, "online_hadamard": {}}
+    both: Json = {"quantized_modules": {}, "online_hadamard": {}}
     assert only(both).requirement == "JSON-MANIFEST-FORMAT"
 
 

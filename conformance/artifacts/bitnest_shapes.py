@@ -85,11 +85,17 @@ def down(manifest: Manifest) -> Iterator[Problem]:
             yield _problem(path(number, DOWN), _K, message, expected, layers[DOWN])
 
 
+def _outer_axis(name: str) -> int | None:
+    """Return the axis of a layer that is as wide as the model, None for unknown layers."""
+    if name == "lm_head":
+        return _K
+    at = place(name)
+    return None if at is None else _N if at[1] in (OUT, DOWN) else _K
+
+
 def hidden(manifest: Manifest) -> Iterator[Problem]:
     """BN1-SHAPE-HIDDEN: all layers read from and write to one stream."""
-    axes = {"lm_head": _K} if "lm_head" in manifest.layers else {}
-    for last, layers in kinds(manifest.layers).items():
-        axes.update(dict.fromkeys(layers, _N if last in (OUT, DOWN) else _K))
+    axes = {name: axis for name in manifest.layers if (axis := _outer_axis(name)) is not None}
     width = most_common(manifest.layers[name].shape[axis] for name, axis in axes.items())
     for name, axis in axes.items():
         if manifest.layers[name].shape[axis] != width:
