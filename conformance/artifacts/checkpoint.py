@@ -1,6 +1,7 @@
 """The level `headers`: a checkpoint's folder, read as far as the headers of its tensor files."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from nibblespec.conformance.artifacts import bitnest_inventory, dashq_config, dashq_inventory
@@ -43,7 +44,15 @@ Headers = Mapping[str, Header]
 """The headers that could be read, by file."""
 
 
-def check_headers(folder: Path, report: ManifestReport) -> list[Finding]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadersReport:
+    """What was found, and the headers for who goes on to the contents."""
+
+    headers: Headers
+    findings: list[Finding]
+
+
+def check_headers(folder: Path, report: ManifestReport) -> HeadersReport:
     """Check the files of a checkpoint, given what its manifest says; no tensor data is read.
 
     Implements the ST-* statements and those of both formats that are checked by headers. Where the
@@ -51,14 +60,16 @@ def check_headers(folder: Path, report: ManifestReport) -> list[Finding]:
 
     Raises OSError where a file cannot be read, or changes while it is read.
     """
-    return list(capped(_findings(folder, report), MAX_OF_REQUIREMENT, of_requirement))
+    headers: dict[str, Header] = {}
+    found = capped(_findings(folder, report, headers), MAX_OF_REQUIREMENT, of_requirement)
+    return HeadersReport(findings=list(found), headers=headers)
 
 
-def _findings(path: Path, report: ManifestReport) -> Iterator[Finding]:
+def _findings(path: Path, report: ManifestReport, headers: dict[str, Header]) -> Iterator[Finding]:
+    """Yield what is found, and add the headers that can be read to `headers`."""
     known = report.format.id if report.format else ""
     folder = list_folder(path, rotation=known == _BITNEST)
     yield from apply_rules(FOLDER_RULES, folder, "")
-    headers: dict[str, Header] = {}
     count = 0
     for name in safetensors_names(folder):
         read = read_header(path / name, name)

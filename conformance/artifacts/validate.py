@@ -1,12 +1,14 @@
 """The driver of the validator: from a path to findings.
 
 Levels go from what is cheap to what is complete, each with all before it: `manifest` is the
-manifest alone, `headers` the files of its folder as far as the headers of the tensor files.
+manifest alone, `headers` the files of its folder as far as the headers of the tensor files,
+`tensors` all that is in them.
 """
 
 import os
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,8 +19,11 @@ from nibblespec.conformance.artifacts.manifest import ManifestReport, check_mani
 from nibblespec.spec.formats import FORMATS, AnyManifest, Format
 from nibblespec.spec.json_strict import MAX_BYTES
 
-Level = Literal["manifest", "headers"]
+Level = Literal["manifest", "headers", "tensors"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+
+Progress = Callable[[int, int], None]
+"""Is told now and then how many bytes of the tensors are done, and how many there are."""
 
 STDIN = "-"
 """The path that stands for standard input."""
@@ -61,10 +66,10 @@ def validate(path: str | os.PathLike[str], level: Level | None = None) -> list[F
     return list(check_path(os.fspath(path), level).findings)
 
 
-def check_path(path: str, level: Level | None = None) -> Report:
+def check_path(path: str, level: Level | None = None, progress: Progress | None = None) -> Report:
     """Validate what a path leads to; "-" is a manifest on standard input.
 
-    Raises as `validate` does.
+    `progress` is called at level `tensors` only. Raises as `validate` does.
     """
     if level is not None and level not in LEVELS:
         raise ValueError(f"level: expected {' or '.join(LEVELS)}, found {level!r}")
@@ -75,7 +80,8 @@ def check_path(path: str, level: Level | None = None) -> Report:
     checked = check_manifest(read_bytes(str(manifest)), manifest.name)
     findings = checked.findings
     if level != "manifest":
-        findings = findings + _folder_findings(manifest.parent, checked)
+        contents = level == "tensors"
+        findings = findings + _folder_findings(manifest.parent, checked, contents, progress)
     return Report(
         path=path,
         folder="" if path == STDIN else str(manifest.parent),
@@ -86,9 +92,17 @@ def check_path(path: str, level: Level | None = None) -> Report:
     )
 
 
-def _folder_findings(folder: Path, checked: ManifestReport) -> list[Finding]:
+def _folder_findings(
+    folder: Path, checked: ManifestReport, contents: bool, progress: Progress | None
+) -> list[Finding]:
     try:
-        return check_headers(folder, checked)
+        report = check_headers(folder, checked)
+        if not contents:
+            return report.findings
+        # NumPy is imported here alone: the other levels do without it.
+        from nibblespec.conformance.artifacts.contents import check_contents  # noqa: PLC0415
+
+        return report.findings + check_contents(folder, checked, report.headers, progress)
     except OSError as error:
         raise InputError(f"{error.filename or folder}: {_reason(error)}") from error
 
