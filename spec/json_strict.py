@@ -163,7 +163,7 @@ def _extent(data: bytes) -> tuple[int, int]:
         outside = b"".join(parts[inside::2])
         inside ^= (len(parts) - 1) & 1
         separators += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-        if separators > MAX_VALUES or deepest > MAX_DEPTH:
+        if separators > MAX_VALUES or deepest > MAX_DEPTH or depth < 0:
             break
         brackets = outside.translate(None, _NOT_BRACKETS)
         depths = [*accumulate((_STEP[byte] for byte in brackets), initial=depth)]
