@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -39,6 +40,7 @@ class Until(StrEnum):
 
     manifest = "manifest"
     headers = "headers"
+    tensors = "tensors"
 
 
 class Family(StrEnum):
@@ -105,7 +107,8 @@ def validate(
     level: Annotated[
         Until | None,
         typer.Option(
-            help="How far to look: the manifest alone, or all files up to their headers.",
+            help="How far to look: the manifest alone, all files up to their headers, or all"
+            " that is in them.",
             show_default="headers for a folder, manifest for a file",
         ),
     ] = None,
@@ -121,11 +124,13 @@ def validate(
         InputError,
         check_path,
     )
+    from nibblespec.conformance.progress import progress_bar
 
     reports, failures = [], []
     for path in dict.fromkeys(paths):
         try:
-            reports.append(check_path(path, level.value if level else None))
+            with progress_bar(path) as progress:
+                reports.append(check_path(path, level.value if level else None, progress))
         except InputError as error:
             failures.append(Failure(path=path, message=str(error)))
             _complain(str(error))
@@ -226,8 +231,6 @@ def example(
     ] = False,
 ) -> None:
     """Write a small checkpoint, valid or with a named fault."""
-    from pathlib import Path
-
     from nibblespec.conformance.examples.write import FAULTS, write_example
 
     if list_faults:
@@ -296,6 +299,53 @@ def conformance(
     if status > FOUND_ERRORS:
         raise typer.Exit(COULD_NOT_RUN)
     raise typer.Exit(status)
+
+
+vectors = typer.Typer(
+    help="Golden vectors: calls with their results, for programs in any language.",
+    no_args_is_help=True,
+)
+app.add_typer(vectors, name="vectors")
+
+
+@vectors.command("export")
+def export(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder that is new or empty.")],
+    inputs_only: Annotated[
+        bool, typer.Option("--inputs-only", help="Leave the expected outputs out.")
+    ] = False,
+) -> None:
+    """Copy the golden vectors and the description of their format into a folder."""
+    from nibblespec.conformance.vectors.export import export_vectors
+
+    try:
+        names = export_vectors(Path(folder), inputs_only=inputs_only)
+    except OSError as error:
+        _fail(f"{folder}: cannot be written: {error.strerror or error}")
+    _print(f"{folder}: {', '.join(names)}\n")
+
+
+@vectors.command("check")
+def check(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="The folder with the outputs.")],
+    layout: Annotated[Layout, typer.Option("--format", help="How to write it.")] = Layout.text,
+) -> None:
+    """Check what another program wrote: outputs.safetensors, or one such file an operation.
+
+    The exit status is 0 where every output that was written is right, 1 where one is not, 2 where
+    there are none or they could not be read.
+    """
+    from nibblespec.conformance.vectors.check import check_folder, failed
+    from nibblespec.conformance.vectors.outputs import OutputsError
+    from nibblespec.conformance.vectors.report import report_json, report_text
+
+    try:
+        report = check_folder(Path(folder))
+    except OutputsError as error:
+        _fail(str(error))
+    _print(report_json(report, _version()) if layout is Layout.json else report_text(report))
+    if failed(report):
+        raise typer.Exit(FOUND_ERRORS)
 
 
 def _rendered(
