@@ -24,7 +24,10 @@ MOST = 12
 def sample_calls(operation: str, capabilities: Capabilities) -> list[Arguments]:
     """Return the arguments of up to a dozen claimed calls, of different shapes and dtypes."""
     calls = list(_CALLS[operation](capabilities))
-    return calls[:: -(-len(calls) // MOST)]
+    if len(calls) <= MOST:
+        return calls
+    # Not every n-th: the calls go round in cycles, and n may be a multiple of one.
+    return [calls[place * (len(calls) - 1) // (MOST - 1)] for place in range(MOST)]
 
 
 def _pack_words(capabilities: Capabilities) -> Iterable[Arguments]:

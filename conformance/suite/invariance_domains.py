@@ -291,7 +291,7 @@ def spoil_padding(weight: DashqWeight) -> DashqWeight:
 def taken_apart(count: int, *, least: int = 1) -> list[tuple[int, int]]:
     """Return (start, stop) of calls to compare with one of `count` rows, `least` rows or more."""
     alone = [(row, row + 1) for row in range(count)]
-    sizes = [size for size in (2, 3, 5, 7, 16, 17, 32) if size < count]
+    sizes = [size for size in (2, 3, 4, 5, 7, 8, 9, 16, 17, 32) if size < count]
     parts = alone + [(start, start + size) for size in sizes for start in (0, 1, count - size)]
     return [(start, stop) for start, stop in parts if stop - start >= least and stop <= count]
 

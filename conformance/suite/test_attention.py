@@ -12,6 +12,7 @@ from nibblespec.conformance.suite.attention_domains import (
     plane_of,
     two_keys,
 )
+from nibblespec.conformance.suite.block_domains import attention_blocks
 from nibblespec.conformance.suite.compare import expect_same, expect_within
 from nibblespec.conformance.suite.gate import claimed
 from nibblespec.conformance.suite.kv_data import Planes, make_planes
@@ -49,6 +50,13 @@ def test_golden_attention(capabilities: Capabilities, kv_attention: KvAttention)
 @for_all(attentions())
 def test_results_are_inside_their_bound(case: Attention, kv_attention: KvAttention) -> None:
     """Every head_dim, both planes, one query and several, sharp and flat weights."""
+    expect_bound(case, kv_attention)
+
+
+@requirement("NUM-ATTENTION-BOUND")
+@for_all(attention_blocks)
+def test_calls_of_every_size(case: Attention, kv_attention: KvAttention) -> None:
+    """Queries, keys and sequences on both sides of where blocks and tuned ranges end."""
     expect_bound(case, kv_attention)
 
 

@@ -1,6 +1,7 @@
 """dashq-packed-linear, chapter 8, and numerics, chapter 4: the linear layer."""
 
 import numpy as np
+from nibblespec.conformance.suite.block_domains import dashq_blocks
 from nibblespec.conformance.suite.compare import expect_within
 from nibblespec.conformance.suite.dashq_domains import DashqLayer, dashq_layers
 from nibblespec.conformance.suite.gate import require
@@ -16,6 +17,15 @@ def test_outputs_are_sums_over_the_weight(
     case: DashqLayer, capabilities: Capabilities, dashq_linear: DashqLinear
 ) -> None:
     """Every element of every shape, inside the bound and in the dtype of x."""
+    expect_layer(case, capabilities, dashq_linear)
+
+
+@requirement("DQ1-LINEAR-FORMULA")
+@for_all(dashq_blocks)
+def test_layers_of_every_size(
+    case: DashqLayer, capabilities: Capabilities, dashq_linear: DashqLinear
+) -> None:
+    """Rows, outputs and groups on both sides of where blocks and tuned ranges end."""
     expect_layer(case, capabilities, dashq_linear)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from nibblespec.conformance.suite.a8_data import Activations
 from nibblespec.conformance.suite.activation_domains import activations
+from nibblespec.conformance.suite.block_domains import nested_blocks
 from nibblespec.conformance.suite.compare import expect_equal, expect_within
 from nibblespec.conformance.suite.gate import claimed
 from nibblespec.conformance.suite.markers import requirement
@@ -71,6 +72,13 @@ def test_outputs_are_scaled_sums_of_products(
     case: NestedLayer, nested_linear: NestedLinear
 ) -> None:
     """Every element of every shape, both planes, inside the bound."""
+    expect_layer(case, nested_linear)
+
+
+@requirement("NUM-LINEAR-NESTED")
+@for_all(nested_blocks)
+def test_layers_of_every_size(case: NestedLayer, nested_linear: NestedLinear) -> None:
+    """Rows, outputs and groups on both sides of where blocks and tuned ranges end."""
     expect_layer(case, nested_linear)
 
 

@@ -67,6 +67,13 @@ def test_no_word_more_or_less_than_the_codes_need(
 
 @requirement("DQ1-PACKING-SIGN")
 @for_all(code_sequences)
+def test_a_word_with_bit_31_set_is_negative(case: CodeSequence, pack_words: PackWords) -> None:
+    """The 32 bits stay what they are: a number beyond int32 does not saturate."""
+    expect_equal("pack_words", pack_words(case.codes, case.nbits), pack(case.codes, case.nbits))
+
+
+@requirement("DQ1-PACKING-SIGN")
+@for_all(code_sequences)
 def test_bit_31_of_a_word_is_an_ordinary_bit(case: CodeSequence, unpack_words: UnpackWords) -> None:
     """A negative word unpacks as the unsigned word does: no shift drags the sign along."""
     words = pack(case.codes, case.nbits) | np.int32(-(2**31))

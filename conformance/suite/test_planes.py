@@ -45,7 +45,7 @@ def test_every_nibble_is_read(unpack_planes: UnpackPlanes) -> None:
     expect_equal("unpack_planes, qr", qr, codes)
 
 
-@requirement("BN1-PLANES-ROLES")
+@requirement("BN1-PLANES-ROLES", "BN1-PLANES-ORDER")
 @for_all(nested_weights)
 def test_codes_go_to_hi_and_residuals_to_lo(case: NestedCase, pack_planes: PackPlanes) -> None:
     """Planes of every shape, an odd number of rows and a single one among them."""
@@ -55,7 +55,7 @@ def test_codes_go_to_hi_and_residuals_to_lo(case: NestedCase, pack_planes: PackP
     expect_equal("pack_planes, lo", lo, weight.lo)
 
 
-@requirement("BN1-PLANES-ROLES")
+@requirement("BN1-PLANES-ROLES", "BN1-PLANES-ORDER")
 @for_all(nested_weights)
 def test_codes_are_read_from_hi_and_residuals_from_lo(
     case: NestedCase, unpack_planes: UnpackPlanes

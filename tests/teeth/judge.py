@@ -1,0 +1,89 @@
+"""What the suite says of a broken backend: which test rejects it, and by which requirement."""
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from nibblespec.conformance.suite.results import TestResult
+from nibblespec.conformance.suite.run import SUITE, run
+from nibblespec.spec.operations import OPERATIONS, Backend
+
+from tests.teeth.mutant import Mutant, broken_backend
+
+BY_THE_GATE = frozenset({"NUM-OUTPUT-FORM", "NUM-OUTPUT-FRESH", "NUM-INPUT-UNCHANGED"})
+"""Requirements that any call of any test checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteTest:
+    """One test of the suite: its node id, what it speaks of, what it calls."""
+
+    node: str
+    requirements: tuple[str, ...]
+    operations: tuple[str, ...]
+
+
+@cache
+def suite_tests() -> tuple[SuiteTest, ...]:
+    """Return the tests of the suite, in the order in which they run."""
+    return tuple(
+        test
+        for file in sorted(SUITE.glob("test_*.py"))
+        for name, function in vars(
+            importlib.import_module(f"nibblespec.conformance.suite.{file.stem}")
+        ).items()
+        if name.startswith("test_")
+        for test in _tests(f"{file.name}::{name}", function)
+    )
+
+
+def tests_of(operation: str, requirement: str | None = None) -> list[str]:
+    """Return the node ids of the tests that call an operation and speak of a requirement."""
+    return [
+        test.node
+        for test in suite_tests()
+        if operation in test.operations and requirement in (None, *test.requirements)
+    ]
+
+
+def rejection(mutant: Mutant, seed: int = 0) -> TestResult | None:
+    """Return the first result that rejects the mutant as it should be, None if none does.
+
+    It is a `fail` (an `error`, a crash, does not count) of a test that names every requirement
+    which the mutant breaks, and none by the gate that it does not break.
+    """
+    nodes = tests_of(mutant.operation, mutant.breaks[0])
+    for node in nodes:
+        for result in judged(broken_backend(mutant), [node], seed):
+            named = set(result.requirements)
+            if (
+                result.result == "fail"
+                and named.issuperset(mutant.breaks)
+                and named.isdisjoint(BY_THE_GATE.difference(mutant.breaks))
+            ):
+                return result
+    return None
+
+
+def judged(backend: Backend, nodes: Sequence[str], seed: int = 0) -> tuple[TestResult, ...]:
+    """Run some tests of the suite on a backend, with default settings but no shrinking."""
+    if not nodes:
+        raise ValueError("no test to run")
+    outcome = run(backend, files=nodes, seed=seed, shrink=False)
+    if not outcome.results:
+        raise RuntimeError(f"the suite did not run: {outcome.output}")
+    return outcome.results
+
+
+def _tests(node: str, function: object) -> list[SuiteTest]:
+    """Return a test function's test, or one for each operation that it is run for."""
+    marks: list[pytest.Mark] = getattr(function, "pytestmark", [])
+    ids = tuple(str(name) for mark in marks if mark.name == "requirement" for name in mark.args)
+    assert callable(function)
+    calls = tuple(name for name in inspect.signature(function).parameters if name in OPERATIONS)
+    if any(mark.name == "parametrize" for mark in marks):
+        return [SuiteTest(f"{node}[{name}]", ids, (name,)) for name in OPERATIONS]
+    return [SuiteTest(node, ids, calls)]
