@@ -80,7 +80,8 @@ def test_planes_and_scales_of_2_to_the_63_bytes_are_too_large(
 @pytest.mark.parametrize(("order", "too_large"), [(1518500249, False), (1518500250, True)])
 def test_matrix_of_2_to_the_63_bytes_is_too_large(order: int, too_large: bool) -> None:
     value = put(PLAIN, {DOWN: {"K": order}}, "online_hadamard", "layers")
-    assert bool(problems("BN1-LAYER-SIZE", value)) == too_large
+    found = [problem.found for problem in problems("BN1-LAYER-SIZE", value)]
+    assert found == (["9223372037000250000 bytes"] if too_large else [])
 
 
 # Which layers there are
@@ -135,7 +136,9 @@ def test_width_of_the_model_is_the_most_frequent_one() -> None:
 def test_of_equally_frequent_values_the_first_counts() -> None:
     groups = {"model.layers.1.self_attn.o_proj": 128}
     value = put(manifest(decoder(1) | decoder(0)), groups, "activation", "per_layer_group")
-    assert only("BN1-ACTIVATION-UNIFORM", value).pointer == f"/layers/{OUT}"
+    problem = only("BN1-ACTIVATION-UNIFORM", value)
+    assert problem.pointer == f"/layers/{OUT}"
+    assert (problem.expected, problem.found) == ("128, as in most", "none, which means -1")
 
 
 def test_width_of_rows_is_that_of_o_proj_and_down_proj() -> None:
@@ -177,6 +180,10 @@ def test_widths_of_activation_groups(width: int) -> None:
 def test_no_widths_of_activation_groups(width: int) -> None:
     problem = only("BN1-ACTIVATION-GROUP", with_groups(down=width))
     assert problem.expected == "-1 or a divisor of K, 512"
+
+
+def test_a_width_of_no_columns_is_no_width_of_heads() -> None:
+    assert problems("BN1-ACTIVATION-HEAD", with_groups(out=0)) == []
 
 
 def test_width_of_an_unknown_layer_is_judged_as_far_as_it_can_be() -> None:

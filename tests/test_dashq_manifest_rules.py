@@ -88,7 +88,9 @@ def test_the_last_word_counts_whole() -> None:
     assert len(problems("DQ1-MODULE-SIZE", manifest(beyond))) == 1
 
 
-@pytest.mark.parametrize(("dtype", "groups"), [("float32", 2**61), ("half", 2**62), ("fp8", 2**63)])
+@pytest.mark.parametrize(
+    ("dtype", "groups"), [("float32", 2**61), ("half", 2**62), ("fp8", 2**63), ("fp8_e4m3", 2**63)]
+)
 def test_size_of_scales_follows_their_dtype(dtype: str, groups: int) -> None:
     described = one(scale_zero_dtype=dtype, num_groups=groups)
     below = one(scale_zero_dtype=dtype, num_groups=groups - 1)
@@ -152,6 +154,11 @@ def test_nested_names_are_those_with_an_ancestor_in_the_list(given_names: list[s
         if any(name.startswith(f"{other}.") for other in given_names)
     }
     assert found == inside
+
+
+def test_nested_name_is_shown_with_the_one_around_it() -> None:
+    (problem,) = names.nested(["a.b", "a.b.c.d"], "m")
+    assert (problem.expected, problem.found) == ('no layer inside "a.b"', '"a.b.c.d"')
 
 
 @pytest.mark.parametrize("code", [0, 0x1F, 0x2F, 0x5C, 0x7F, 0x9F, 0x2028, 0x2029])

@@ -126,6 +126,19 @@ def test_many_unknown_keys_of_one_object_are_counted() -> None:
     assert found[-1].found == "992 more"
 
 
+def test_unknown_keys_that_are_all_listed_are_not_counted() -> None:
+    found = findings(dashq.PLAIN | {f"x{number}": 0 for number in range(8)})
+    assert [one.pointer for one in found] == [f"/x{number}" for number in range(8)]
+
+
+def test_a_large_manifest_without_its_other_objects_is_checked() -> None:
+    layers = {f"model.layers.{number}.mlp.up_proj": bitnest.layer(2, 128) for number in range(9000)}
+    found = findings(drop(bitnest.manifest(layers), "activation"))
+    assert [(one.requirement, one.message) for one in found] == [
+        ("BN1-FIELD-REQUIRED", "the key `activation` is missing")
+    ]
+
+
 def test_all_broken_modules_of_a_large_manifest_are_found() -> None:
     modules = {f"layers.{number}.a": dashq.module(8, 64) for number in range(9000)}
     modules["layers.0.a"]["nbits"] = modules["layers.8999.a"]["nbits"] = 9
