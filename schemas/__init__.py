@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12: of manifests, generated from the models, of findings and of reports."""
+"""JSON Schema 2020-12: of manifests, generated from the models; of findings, reports, vectors."""
 
 import json
 from functools import cache
@@ -10,6 +10,10 @@ FINDINGS = "findings"
 FINDINGS_SCHEMA = "findings.schema.json"
 REPORT = "report"
 REPORT_SCHEMA = "report.schema.json"
+VECTORS = {
+    "vectors-index": "vectors-index.schema.json",
+    "vectors-report": "vectors-report.schema.json",
+}
 
 
 @cache
@@ -17,11 +21,12 @@ def schema_text(format_id: str) -> str:
     """Return the JSON Schema of a format's manifest as it is committed.
 
     "findings" is what `nibblespec validate --format json` writes, "report" what
-    `nibblespec conformance --report` writes. Raises ValueError, naming the known ones, where there
-    is no such format.
+    `nibblespec conformance --report` writes, "vectors-index" the index of the golden vectors and
+    "vectors-report" what `nibblespec vectors check --format json` writes. Raises ValueError, naming
+    the known ones, where there is no such format.
     """
     names = {known.id: known.schema_name for known in FORMATS}
-    names |= {FINDINGS: FINDINGS_SCHEMA, REPORT: REPORT_SCHEMA}
+    names |= {FINDINGS: FINDINGS_SCHEMA, REPORT: REPORT_SCHEMA, **VECTORS}
     if format_id not in names:
         expected = ", ".join(names)
         raise ValueError(f"no schema for the format {format_id!r}: expected one of {expected}")

@@ -65,7 +65,14 @@ def test_wheel_holds_every_module(wheel_names: set[str]) -> None:
 def test_wheel_holds_the_text_the_schemas_and_the_type_markers(wheel_names: set[str]) -> None:
     data = {
         f"nibblespec/{path.relative_to(ROOT)}"
-        for pattern in ("spec/**/*.md", "schemas/*.json", "*/py.typed", "conformance/**/*.json")
+        for pattern in (
+            "spec/**/*.md",
+            "schemas/*.json",
+            "*/py.typed",
+            "conformance/**/*.json",
+            "conformance/vectors/**/*.md",
+            "conformance/**/*.safetensors",
+        )
         for path in ROOT.glob(pattern)
     }
     assert data <= wheel_names

@@ -61,7 +61,14 @@ def write_example(folder: Path, format_id: str, fault: str | None = None) -> Non
     Raises ValueError as `example_files`, FileExistsError where there is anything already, OSError
     where it cannot be written.
     """
-    files = example_files(format_id, fault)
+    write_folder(folder, example_files(format_id, fault))
+
+
+def write_folder(folder: Path, files: Files) -> None:
+    """Write files into a folder that does not exist yet, or is empty: all of them or nothing.
+
+    Raises FileExistsError where there is anything already, OSError where it cannot be written.
+    """
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         reason = "is there already, and is no empty folder"
         raise FileExistsError(errno.EEXIST, reason, str(folder))

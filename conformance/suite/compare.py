@@ -26,7 +26,7 @@ def bits(values: Array) -> NDArray[Any]:
 def expect_equal(what: str, found: Array, expected: Array) -> None:
     """Exact class: `found` has the bits of `expected`. `what` names operation and output."""
     _expect_same_form(what, found, expected)
-    differs = _differ(found, expected)
+    differs = differ(found, expected)
     if differs.any():
         raise Violation(
             f"{what}: differs from the specification's value\n"
@@ -41,7 +41,7 @@ def expect_same(what: str, found: Array, other: Array, how: str) -> None:
     `how` says where the second answer comes from: "alone", "in a call of 33 rows".
     """
     _expect_same_form(what, found, other)
-    differs = _differ(found, other)
+    differs = differ(found, other)
     if differs.any():
         raise Violation(
             f"{what}: the same element has two values\n"
@@ -65,8 +65,8 @@ def expect_within(what: str, found: Array, bounded: Bounded) -> None:
         raise Violation(
             f"{what}: outside the bound of the float64 evaluation\n"
             f"first at {list(first)}: expected {bounded.value[first]:.9g} ± "
-            f"{bounded.error[first]:.3g}, so {_value(low, first)} … {_value(high, first)}, "
-            f"found {_value(found, first)}\n"
+            f"{bounded.error[first]:.3g}, so {value_text(low, first)} … {value_text(high, first)}, "
+            f"found {value_text(found, first)}\n"
             f"{_count(wrong)}; largest error {error[worst]:.3g} at {list(worst)}, "
             f"where the bound is {bounded.error[worst]:.3g} before rounding"
         )
@@ -83,10 +83,12 @@ def _expect_same_form(what: str, found: Array, expected: Array) -> None:
 
 def _first_difference(differs: Array, one: Array, two: Array, name: str, other: str) -> str:
     first = _first(differs)
-    return f"first at {list(first)}: {name} {_value(one, first)}, {other} {_value(two, first)}"
+    values = f"{name} {value_text(one, first)}, {other} {value_text(two, first)}"
+    return f"first at {list(first)}: {values}"
 
 
-def _differ(one: Array, two: Array) -> NDArray[np.bool_]:
+def differ(one: Array, two: Array) -> NDArray[np.bool_]:
+    """Tell where two arrays of one dtype differ in a bit; any two NaNs are equal."""
     differs: NDArray[np.bool_] = bits(one) != bits(two)
     if one.dtype.kind not in "iu" and differs.any():
         differs &= ~(np.isnan(one) & np.isnan(two))
@@ -101,7 +103,7 @@ def _unravel(flat: int, shape: Index) -> Index:
     return tuple(int(i) for i in np.unravel_index(flat, shape))
 
 
-def _value(values: Array, index: Index) -> str:
+def value_text(values: Array, index: Index) -> str:
     """Write one element as a value and as its bits."""
     value = values[index]
     shown = int(value) if values.dtype.kind in "iu" else float(value)

@@ -91,7 +91,7 @@ def index_entry(case: Case) -> dict[str, object]:
         "operation": operation_of(case.id),
         "class": "bounded" if bounded else "exact",
         "shows": case.shows,
-        "requirements": list(case.requirements),
+        "requirements": list(dict.fromkeys(case.requirements)),
         "parameters": case.parameters,
         "inputs": {
             name: None if tensor is None else {"tensor": tensor.name} | _form(tensor.values)

@@ -25,11 +25,10 @@ from nibblespec.conformance.vectors.cases import (
     words,
 )
 from nibblespec.conformance.vectors.container import encode
+from nibblespec.conformance.vectors.golden_set import EXPECTED, INDEX, INPUTS
 from nibblespec.spec.operations import OPERATIONS, Array
 
 HERE = Path(__file__).parent / "golden"
-
-INDEX, INPUTS, EXPECTED = "index.json", "inputs.safetensors", "expected.safetensors"
 
 INDEX_VERSION = 1
 """Changes where programs that read the index have to."""

@@ -52,8 +52,9 @@ def cases() -> Iterator[Case]:
         call = replace(call, shows=shows, requirements=(*requirements, *BASE))
         if place % 2:
             call = replace(call, offset=None)
+        turn = place + place // 3
         for plane in PLANES:
-            yield _case(call, plane, DTYPES[place % 3], DTYPES[(place + 1) % 3])
+            yield _case(call, plane, DTYPES[turn % 3], DTYPES[(turn + 1) % 3])
     for call in _calls():
         for dtype in DTYPES:
             for plane in PLANES:
@@ -67,7 +68,7 @@ def _calls() -> Iterator[Call]:
         shows="five queries from position 0 on, each with one key more",
         requirements=("BN1-ATTENTION-CAUSAL", *BASE),
     )
-    call = _any_call("decode", (2, 4, 1, 16), 4, 70, position=69)
+    call = _any_call("decode-l70", (2, 4, 1, 16), 4, 70, position=69)
     yield replace(
         call,
         offset=None,

@@ -35,7 +35,7 @@ def cases() -> Iterator[Case]:
         yield from _edges(dtype)
     yield _quantize(
         "fused-remainder-bf16",
-        "vectors of which one residual changes where d − q4·s is one fused operation",
+        "vectors of which a residual changes where d − q4·s is one fused operation",
         _fma_sensitive(),
         None,
         "BN1-KV-RESIDUAL",
@@ -119,7 +119,7 @@ def _fma_sensitive() -> Array:
     q4·s has at most 27 significant bits and its difference from d is exact in float64, so that
     rounding that to float32 is what a fused multiply-add gives.
     """
-    x = round_float64(floats("kv_quantize/fused-remainder", (1024, 64), -3, 1), "bfloat16")
+    x = round_float64(floats("kv_quantize/fused-remainder", (4096, 64), -3, 1), "bfloat16")
     hi, lo, scale = kv_quantize(x, None)
     product = unpack_nibbles(hi) * scale.astype(np.float64)[:, np.newaxis]
     remainder = (x.astype(np.float64) - product).astype(np.float32)
