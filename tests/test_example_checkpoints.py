@@ -45,7 +45,7 @@ UNWRITTEN = {"ST-FILE-LINK", "ST-TENSOR-COUNT"}
 @pytest.mark.parametrize("family", [DASHQ, BITNEST])
 def test_a_valid_example_has_no_finding_at_all(tmp_path: Path, family: str) -> None:
     write_example(tmp_path / "example", family)
-    assert validate(tmp_path / "example") == []
+    assert validate(tmp_path / "example", "tensors") == []
 
 
 @pytest.mark.parametrize(("family", "name"), CASES)
@@ -53,12 +53,23 @@ def test_a_fault_breaks_its_requirements_and_no_other(
     tmp_path: Path, family: str, name: str
 ) -> None:
     write_example(tmp_path / "example", family, name)
-    findings = validate(tmp_path / "example")
+    findings = validate(tmp_path / "example", "tensors")
     assert {found.requirement for found in findings} == set(FAULTS[family][name].requirements)
 
 
-def test_every_requirement_on_headers_has_a_fault_that_breaks_it() -> None:
-    stated = {found.id for found in requirements().values() if found.checked_by == "headers"}
+@pytest.mark.parametrize(("family", "name"), CASES)
+def test_a_fault_of_contents_alone_does_not_show_in_headers(
+    tmp_path: Path, family: str, name: str
+) -> None:
+    write_example(tmp_path / "example", family, name)
+    shown = {found.requirement for found in validate(tmp_path / "example")}
+    broken = FAULTS[family][name].requirements
+    assert shown == {id_ for id_ in broken if requirements()[id_].checked_by != "tensors"}
+
+
+def test_every_requirement_on_files_has_a_fault_that_breaks_it() -> None:
+    levels = ("headers", "tensors")
+    stated = {found.id for found in requirements().values() if found.checked_by in levels}
     broken = {id_ for family, name in CASES for id_ in FAULTS[family][name].requirements}
     assert stated - broken == UNWRITTEN
 
@@ -259,7 +270,7 @@ HARMLESS: dict[str, Callable[[], Files]] = {
 @pytest.mark.parametrize("files", HARMLESS.values(), ids=HARMLESS)
 def test_what_is_near_a_fault_is_none(tmp_path: Path, files: Callable[[], Files]) -> None:
     write_files(tmp_path, files())
-    assert validate(tmp_path) == []
+    assert validate(tmp_path, "tensors") == []
 
 
 # Links

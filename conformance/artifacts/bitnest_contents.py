@@ -22,10 +22,12 @@ from nibblespec.conformance.artifacts.float_contents import (
 )
 from nibblespec.conformance.artifacts.orthogonality import scan_products
 from nibblespec.conformance.artifacts.samples import sample
+from nibblespec.conformance.artifacts.tensor_entries import shape_fits
 from nibblespec.conformance.artifacts.units import Part, Scan, Unit
 from nibblespec.conformance.artifacts.zero_groups import Codes, scan_scales
 from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES, expected_tensors
-from nibblespec.spec.bitnest_package.v1.manifest import Layer, Manifest
+from nibblespec.spec.bitnest_package.v1.manifest import Layer, Manifest, Norms
+from nibblespec.spec.tensors import TensorSpec
 
 NEUTRAL = 8
 """The nibble that stands for the code 0."""
@@ -37,22 +39,25 @@ Tensors = Mapping[tuple[str, str], TensorBytes]
 
 def bitnest_units(manifest: Manifest, tensors: Tensors) -> Iterator[Unit]:
     """Yield what is to be looked at, in the order in which it lies in the files."""
-    own: dict[str, dict[str, TensorBytes]] = {}
-    owners: dict[tuple[str, str], str] = {}
-    for spec in expected_tensors(manifest):
-        found = tensors.get((spec.file, spec.name)) if spec.module else None
-        if found and (found.entry.dtype, found.entry.shape) == (spec.dtype, spec.shape):
-            own.setdefault(spec.module, {})[spec.role] = found
-            owners[spec.file, spec.name] = spec.module
-    done: set[str] = set()
+    sound = {
+        (spec.file, spec.name): spec
+        for spec in expected_tensors(manifest)
+        if (found := tensors.get((spec.file, spec.name))) is not None
+        and found.entry.dtype == spec.dtype
+        and shape_fits(found.entry.shape, spec.shape)
+    }
+    layers: dict[str, dict[str, TensorBytes]] = {}
+    for key, spec in sound.items():
+        layers.setdefault(spec.module, {})[spec.role] = tensors[key]
+    done = {""}
     for key, tensor in sorted(tensors.items(), key=lambda item: (item[0][0], item[1].begin)):
-        owner = owners.get(key)
-        if owner is None:
-            if tensor.source.file == AUX and tensor.entry.dtype in FLOATS:
-                yield _aux_unit(tensor, manifest)
-        elif owner not in done:
-            done.add(owner)
-            yield _layer_unit(manifest.layers[owner], manifest.group_size, own[owner])
+        known = sound.get(key)
+        module = known.module if known else ""
+        if module not in done:
+            done.add(module)
+            yield _layer_unit(manifest.layers[module], manifest.group_size, layers[module])
+        elif not module and tensor.source.file == AUX and tensor.entry.dtype in FLOATS:
+            yield _aux_unit(tensor, known, manifest.norms)
 
 
 def _layer_unit(layer: Layer, group: int, own: Mapping[str, TensorBytes]) -> Unit:
@@ -76,17 +81,14 @@ def _layer_unit(layer: Layer, group: int, own: Mapping[str, TensorBytes]) -> Uni
     return Unit(parts=tuple(parts), judge=judge)
 
 
-def _aux_unit(tensor: TensorBytes, manifest: Manifest) -> Unit:
-    entry = tensor.entry
-    matrix = entry.name.startswith("had_K.") and len(entry.shape) == 2 and entry.dtype == "F32"
-    ones = _is_identity(entry.name, manifest) and entry.dtype in ONE
-    scan: Scan
-    if matrix and entry.shape[0] == entry.shape[1]:
+def _aux_unit(tensor: TensorBytes, spec: TensorSpec | None, norms: Norms | None) -> Unit:
+    """Return the unit of a tensor of aux.safetensors; without a `spec`, it has no known use."""
+    ones = spec is not None and spec.role == "norm" and _is_identity(spec.name, norms)
+    scan: Scan = partial(scan_finite, dtype=tensor.entry.dtype)
+    if spec is not None and spec.role == "hadamard":
         scan = partial(_scan_matrix, tensor=tensor)
     elif ones:
-        scan = partial(scan_equal, dtype=entry.dtype, bits=ONE[entry.dtype], signed=True)
-    else:
-        scan = partial(scan_finite, dtype=entry.dtype)
+        scan = partial(scan_equal, dtype="BF16", bits=ONE["BF16"], signed=True)
 
     def judge(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         contents = AuxContents(tensor=tensor, facts=facts.get("values", Facts()), ones=ones)
@@ -95,14 +97,11 @@ def _aux_unit(tensor: TensorBytes, manifest: Manifest) -> Unit:
     return Unit(parts=(Part(name="values", tensors=(tensor,), scan=scan),), judge=judge)
 
 
-def _is_identity(name: str, manifest: Manifest) -> bool:
-    """Say whether the manifest promises that a tensor is the weight of a norm that is all ones."""
-    if manifest.norms is None:
+def _is_identity(name: str, norms: Norms | None) -> bool:
+    """Say whether the manifest promises that the weight of a norm is all ones."""
+    if norms is None:
         return False
-    if name == "final_norm":
-        return manifest.norms.fused is True
-    norm = name.endswith((".input_layernorm", ".post_attention_layernorm"))
-    return norm and manifest.norms.decoder_norms_identity is True
+    return (norms.fused if name == "final_norm" else norms.decoder_norms_identity) is True
 
 
 def _scan_matrix(

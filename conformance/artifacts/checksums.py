@@ -214,9 +214,11 @@ def _match(checksums: Checksums) -> Iterator[Problem]:
 
 
 def _complete(checksums: Checksums) -> Iterator[Problem]:
+    if checksums.text is None:
+        return
     named = {line.name for line in checksums.lines}
     for name in _NAMED:
-        if name not in named and checksums.text is not None:
+        if name not in named and _is_file(checksums.folder, name):
             yield Problem(
                 message="the list of checksums lacks a file of the package",
                 expected=f"a line for {name}",

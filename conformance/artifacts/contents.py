@@ -115,17 +115,20 @@ def _tensors(folder: Path, headers: Mapping[str, Header]) -> Tensors:
     """Return the tensors whose bytes are all there, and are those of no other, as they lie."""
     found: dict[tuple[str, str], TensorBytes] = {}
     for file, header in sorted(headers.items()):
-        source, end = find_source(folder / file, file), 0
-        for entry in sorted(header.tensors.values(), key=lambda entry: (entry.begin, entry.end)):
-            if not end <= entry.begin <= entry.end <= header.size - header.data_start:
-                continue
-            end = entry.end
-            found[file, entry.name] = TensorBytes(
-                entry=entry,
-                source=source,
-                begin=header.data_start + entry.begin,
-                size=entry.end - entry.begin,
-            )
+        source = find_source(folder / file, file)
+        entries = sorted(header.tensors.values(), key=lambda entry: (entry.begin, entry.end))
+        starts = [*(entry.begin for entry in entries[1:]), header.size]
+        covered = 0
+        for entry, following in zip(entries, starts, strict=bool(entries)):
+            alone = covered <= entry.begin <= entry.end <= following
+            covered = max(covered, entry.end)
+            if alone and header.data_start + entry.end <= header.size:
+                found[file, entry.name] = TensorBytes(
+                    entry=entry,
+                    source=source,
+                    begin=header.data_start + entry.begin,
+                    size=entry.end - entry.begin,
+                )
     return found
 
 

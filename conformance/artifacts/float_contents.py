@@ -40,7 +40,7 @@ FLOATS: Mapping[str, FloatBits] = {
 }
 """The dtypes that can hold something else than a finite number."""
 
-ONE: Mapping[str, int] = {"F16": 0x3C00, "BF16": 0x3F80, "F32": 0x3F800000}
+ONE: Mapping[str, int] = {"BF16": 0x3F80, "F32": 0x3F800000}
 """The bits of 1."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nibblespec.conformance.examples.bitnest_content_faults import BITNEST_CONTENT_FAULTS
 from nibblespec.conformance.examples.faults import Edit, Fault, change_document, named
 from nibblespec.conformance.examples.file_faults import file_faults
 from nibblespec.conformance.examples.files import Example, Files, Tensor, safetensors_bytes
@@ -10,7 +11,6 @@ from nibblespec.conformance.examples.models import nest, random_weight
 
 _PLANES, _AUX = "planes.safetensors", "aux.safetensors"
 _LAYER = "model.layers.1.self_attn.q_proj"
-_NORM_BYTES = 2 * 256
 
 
 def _config(change: Callable[[dict[str, Any]], Any]) -> Edit:
@@ -124,7 +124,9 @@ TENSOR_FAULTS: Mapping[str, Fault] = {
     "half-of-norms": Fault(
         summary="one stored norm of four",
         requirements=("BN1-AUX-NORMS-PARTIAL",),
-        edit=_add(_AUX, "layers.0.input_layernorm", "BF16", (256,), _NORM_BYTES),
+        edit=lambda example: example.tensors[_AUX].update(
+            {"layers.0.input_layernorm": example.tensors[_AUX]["final_norm"]}
+        ),
     ),
     "aux-float16": Fault(
         summary="a final norm in float16",
@@ -230,6 +232,12 @@ CONFIG_FAULTS: Mapping[str, Fault] = {
 
 
 BITNEST_FAULTS = named(
-    {**TENSOR_FAULTS, **FILE_FAULTS, **CONFIG_FAULTS, **file_faults(_AUX, "lm_head")}
+    {
+        **TENSOR_FAULTS,
+        **FILE_FAULTS,
+        **CONFIG_FAULTS,
+        **BITNEST_CONTENT_FAULTS,
+        **file_faults(_AUX, "lm_head"),
+    }
 )
 """Every fault of the bitnest example, by name."""

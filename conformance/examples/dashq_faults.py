@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from nibblespec.conformance.examples.dashq_content_faults import DASHQ_CONTENT_FAULTS
 from nibblespec.conformance.examples.faults import (
     Edit,
     Fault,
@@ -299,6 +300,12 @@ INDEX_FAULTS: Mapping[str, Fault] = {
 }
 
 DASHQ_FAULTS = named(
-    {**TENSOR_FAULTS, **CONFIG_FAULTS, **INDEX_FAULTS, **file_faults(_SECOND, _NORM)}
+    {
+        **TENSOR_FAULTS,
+        **CONFIG_FAULTS,
+        **INDEX_FAULTS,
+        **DASHQ_CONTENT_FAULTS,
+        **file_faults(_SECOND, _NORM),
+    }
 )
 """Every fault of the dashq example, by name."""

@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nibblespec.conformance.examples.files import (
     Example,
     Files,
+    array,
     json_bytes,
     split_header,
+    tensor,
     with_header,
 )
+from nibblespec.spec.operations import Array
 
 Edit = Callable[[Example], None]
 """Changes a checkpoint before it is written: index and checksums follow."""
@@ -75,6 +78,39 @@ def change_document(name: str, change: Callable[[dict[str, Any]], None]) -> Edit
 
     def edit(example: Example) -> None:
         change(example.documents[name])
+
+    return edit
+
+
+def change_values(file: str, name: str, change: Callable[[bytes], bytes]) -> Edit:
+    """Return the edit that changes the bytes of a tensor, and not how many there are."""
+
+    def edit(example: Example) -> None:
+        found = example.tensors[file][name]
+        example.tensors[file][name] = replace(found, data=change(found.data))
+
+    return edit
+
+
+def replace_values(file: str, name: str, change: Callable[[Array], Array]) -> Edit:
+    """Return the edit that changes a tensor as an array, whose dtype and shape stay."""
+
+    def edit(example: Example) -> None:
+        found = example.tensors[file][name]
+        example.tensors[file][name] = tensor(change(array(found)))
+
+    return edit
+
+
+def set_value(file: str, name: str, index: int, bits: int) -> Edit:
+    """Return the edit that gives the element at a flat index of a tensor other bits."""
+
+    def edit(example: Example) -> None:
+        found = example.tensors[file][name]
+        size = array(found).itemsize
+        data = bytearray(found.data)
+        data[index * size : (index + 1) * size] = bits.to_bytes(size, "little")
+        example.tensors[file][name] = replace(found, data=bytes(data))
 
     return edit
 

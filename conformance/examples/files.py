@@ -66,6 +66,12 @@ def tensor(array: Array) -> Tensor:
     return Tensor(_DTYPES[array.dtype], array.shape, np.ascontiguousarray(array).tobytes())
 
 
+def array(item: Tensor) -> Array:
+    """Turn a tensor into a read-only array of the dtype of the same name."""
+    dtype = next(dtype for dtype, name in _DTYPES.items() if name == item.dtype)
+    return np.frombuffer(item.data, dtype).reshape(item.shape)
+
+
 def render(example: Example) -> Files:
     """Write all parts of a checkpoint, and an index that agrees with them if there are shards."""
     files: Files = {name: json_bytes(value) for name, value in example.documents.items()}
