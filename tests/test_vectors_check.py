@@ -176,10 +176,10 @@ def test_the_sign_of_zero_does_not_count_in_a_transform(folder: Path) -> None:
 
 def test_an_element_outside_its_interval_is_shown_with_both_ends(folder: Path) -> None:
     write_outputs(folder, operations=("kv_attention",))
-    name = "kv_attention/d64-target-f16"
+    name = "kv_attention/d192-target-f32"
 
     def change(tensors: dict[str, Array]) -> None:
-        tensors[f"{name}/y"] = tensors[f"{name}/y"] * np.float16(1.01)
+        tensors[f"{name}/y"] = tensors[f"{name}/y"] * np.float32(1.01)
 
     edit_outputs(folder, change)
     fault = results(folder)[name]["faults"][0]

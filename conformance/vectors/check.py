@@ -1,10 +1,11 @@
 """Check the outputs that a program wrote for the golden vectors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from nibblespec.conformance.artifacts.tensor_entries import entry_text
 from nibblespec.conformance.suite.compare import differ, value_text
 from nibblespec.conformance.suite.results import Result
 from nibblespec.conformance.vectors.golden_set import (
@@ -83,10 +84,10 @@ def failed(report: VectorsReport) -> bool:
 
 def _check_version(folder: Path) -> None:
     index = folder / INDEX
-    if not index.is_file():
-        return
     expected = golden_file(INDEX)
     try:
+        if not index.is_file():
+            return
         with index.open("rb") as stream:
             found = stream.read(len(expected) + 1)
     except OSError as error:
@@ -101,47 +102,29 @@ def _check_version(folder: Path) -> None:
 def _check_case(case: GoldenCase, written: Mapping[str, Written]) -> CaseResult:
     if not any(output.tensor in written for output in case.outputs):
         return CaseResult(case=case, result="not-claimed", requirements=case.requirements)
-    faults: list[Fault] = []
-    values = False
-    for output in case.outputs:
-        found = written.get(output.tensor)
-        of_form = _form_fault(output, found)
-        if of_form is not None:
-            faults.append(of_form)
-        elif found is not None:
-            wrong = list(_value_faults(output, read_output(found)))
-            values = values or bool(wrong)
-            faults += wrong
+    found = (_fault(output, written.get(output.tensor)) for output in case.outputs)
+    faults = tuple(fault for fault in found if fault is not None)
     if not faults:
         return CaseResult(case=case, result="pass", requirements=case.requirements)
-    requirements = case.requirements if values else ()
-    if len(faults) > sum(fault.index is not None for fault in faults):
-        requirements = (FORM, *requirements)
-    return CaseResult(case=case, result="fail", requirements=requirements, faults=tuple(faults))
+    broken: tuple[str, ...] = (FORM,) if any(fault.index is None for fault in faults) else ()
+    if any(fault.index is not None for fault in faults):
+        broken += case.requirements
+    return CaseResult(case=case, result="fail", requirements=broken, faults=faults)
 
 
-def _form_fault(output: Output, written: Written | None) -> Fault | None:
-    expected = f"{output.dtype} {list(output.shape)}"
+def _fault(output: Output, written: Written | None) -> Fault | None:
+    form = f"{output.dtype} {list(output.shape)}"
     if written is None:
-        return Fault(
-            tensor=output.tensor,
-            message="missing, though another output of the case is there",
-            expected=expected,
-            found="nothing",
-        )
+        message = "missing, though another output of the case is there"
+        return Fault(tensor=output.tensor, message=message, expected=form, found="nothing")
     entry = written.entry
-    if (entry.dtype, entry.shape) == (output.dtype, output.shape):
-        return None
-    return Fault(
-        tensor=output.tensor,
-        message="wrong dtype or shape",
-        expected=expected,
-        found=f"{entry.dtype} {list(entry.shape)[:8]}",
-    )
+    if (entry.dtype, entry.shape) != (output.dtype, output.shape):
+        message = "wrong dtype or shape"
+        return Fault(tensor=output.tensor, message=message, expected=form, found=entry_text(entry))
+    return _value_fault(output, read_output(written))
 
 
-def _value_faults(output: Output, found: Array) -> Iterator[Fault]:
-    """Yield one fault where an element is wrong."""
+def _value_fault(output: Output, found: Array) -> Fault | None:
     if output.bits is not None:
         expected = expected_tensors()[output.bits]
         wrong = differ(found, expected)
@@ -152,15 +135,14 @@ def _value_faults(output: Output, found: Array) -> Iterator[Fault]:
         with np.errstate(invalid="ignore"):
             wrong = ~((low <= found) & (found <= high))
     if not wrong.any():
-        return
+        return None
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     if output.bits is not None:
         wanted = value_text(expected, first)
-    elif output.low == output.high:
-        wanted = value_text(low, first)
     else:
-        wanted = f"{value_text(low, first)} … {value_text(high, first)}"
-    yield Fault(
+        ends = value_text(low, first), value_text(high, first)
+        wanted = " … ".join(dict.fromkeys(ends))
+    return Fault(
         tensor=output.tensor,
         message="wrong values",
         expected=wanted,
