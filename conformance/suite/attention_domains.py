@@ -76,7 +76,7 @@ COUNTS: tuple[Counts, ...] = (
 )
 """Decoding one token, verifying several, a prompt from position 0; with and without more cache."""
 
-KINDS = ("ordinary", "sharp", "flat", "shifted values")
+KINDS = ("ordinary", "sharp", "flat", "shifted values", "large")
 
 
 def make_attention(
@@ -91,12 +91,14 @@ def make_attention(
     """Make a call whose queries are in the first and whose result is in the second dtype.
 
     Sharp: one key outweighs all others; flat: all keys weigh the same; shifted values: a mean
-    much larger than the differences.
+    much larger than the differences; large: scores whose exponentials overflow float32.
     """
     batch, heads, ratio, queries, position, behind = counts
     generator = np.random.default_rng(seed)
     length = position + queries + behind
-    size = {"ordinary": 1.0, "sharp": 12.0, "flat": 0.0, "shifted values": 1.0}[kind]
+    size = {"ordinary": 1.0, "sharp": 12.0, "flat": 0.0, "shifted values": 1.0, "large": 150.0}[
+        kind
+    ]
     q = size * generator.standard_normal((batch, heads * ratio, queries, head_dim))
     shift = 100.0 if kind == "shifted values" else 1.0
     offsets = shift * generator.uniform(0.5, 1, (heads, head_dim)) if offset else None
@@ -112,7 +114,7 @@ def make_attention(
         plane=plane,
         dtype=dtypes[1],
         seed=seed,
-        softmax_scale=head_dim**-0.5,
+        softmax_scale=head_dim**-0.5 * (1.0, 0.7, 1.6)[seed % 3],  # not always 1/√D
         q=q.astype(np.float32).astype(DTYPES[dtypes[0]]),
         keys=make_planes((batch, heads, length, head_dim), seed, tame=True),
         values=make_planes((batch, heads, length, head_dim), seed + 1, tame=True),

@@ -5,7 +5,7 @@ from typing import Any
 
 from nibblespec.conformance.suite.activation_domains import activations
 from nibblespec.conformance.suite.attention_domains import attentions, operands
-from nibblespec.conformance.suite.dashq_data import pack
+from nibblespec.conformance.suite.dashq_data import pack, spare_bits
 from nibblespec.conformance.suite.dashq_domains import dashq_layers, dashq_weights
 from nibblespec.conformance.suite.hadamard_domains import transforms
 from nibblespec.conformance.suite.kv_domains import planes, vectors
@@ -35,8 +35,9 @@ def _pack_words(capabilities: Capabilities) -> Iterable[Arguments]:
 
 
 def _unpack_words(capabilities: Capabilities) -> Iterable[Arguments]:
-    cases = code_sequences(capabilities).always
-    return ((pack(case.codes, case.nbits), case.nbits, case.count) for case in cases)
+    for case in code_sequences(capabilities).always:
+        spare = spare_bits(case.count, case.nbits)
+        yield pack(case.codes, case.nbits) | spare, case.nbits, case.count
 
 
 def _dashq_reconstruct(capabilities: Capabilities) -> Iterable[Arguments]:

@@ -49,23 +49,30 @@ def tests_of(operation: str, requirement: str | None = None) -> list[str]:
     ]
 
 
-def rejection(mutant: Mutant, seed: int = 0) -> TestResult | None:
-    """Return the first result that rejects the mutant as it should be, None if none does.
+def rejects(test: str, mutant: Mutant, seed: int = 0) -> bool:
+    """Say whether a test of the suite rejects the mutant as it should be rejected.
 
-    It is a `fail` (an `error`, a crash, does not count) of a test that names every requirement
-    which the mutant breaks, and none by the gate that it does not break.
+    The result is a `fail`; an `error`, a crash, does not count. It names every requirement that
+    the mutant breaks, and what it names first is none of the gate's that the mutant does not break.
     """
-    nodes = tests_of(mutant.operation, mutant.breaks[0])
-    for node in nodes:
-        for result in judged(broken_backend(mutant), [node], seed):
-            named = set(result.requirements)
-            if (
-                result.result == "fail"
-                and named.issuperset(mutant.breaks)
-                and named.isdisjoint(BY_THE_GATE.difference(mutant.breaks))
-            ):
-                return result
-    return None
+    return any(
+        result.result == "fail"
+        and set(mutant.breaks) <= set(result.requirements)
+        and result.requirements[0] not in BY_THE_GATE.difference(mutant.breaks)
+        for result in judged(broken_backend(mutant), [test], seed)
+    )
+
+
+def rejecting_test(mutant: Mutant, seeds: range) -> str | None:
+    """Return the first test that rejects the mutant whatever the seed, None if there is none."""
+    return next(
+        (
+            test
+            for test in tests_of(mutant.operation, mutant.breaks[0])
+            if all(rejects(test, mutant, seed) for seed in seeds)
+        ),
+        None,
+    )
 
 
 def judged(backend: Backend, nodes: Sequence[str], seed: int = 0) -> tuple[TestResult, ...]:
