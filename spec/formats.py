@@ -90,7 +90,7 @@ def read_manifest(path: str | Path) -> AnyManifest:
         return known.model.model_validate(document.value)
     except ValidationError as error:
         errors = [
-            f"{pointer(details['loc']) or 'the document'}: {details['msg']}"
+            f"{pointer(*details['loc']) or 'the document'}: {details['msg']}"
             for details in error.errors(
                 include_url=False, include_context=False, include_input=False
             )

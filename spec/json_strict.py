@@ -7,7 +7,6 @@ and its place. Nothing here raises on bad input.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from json import JSONDecodeError
@@ -242,7 +241,7 @@ def _walk(text: str) -> tuple[JsonProblem, ...]:
             JsonProblem(
                 requirement=requirement,
                 message="there are more of these" if more else fault.complaint.message,
-                pointer=pointer(fault.path),
+                pointer=pointer(*fault.path),
                 line=line,
                 column=fault.position - line_start + 1,
                 expected=fault.complaint.expected,
@@ -252,8 +251,11 @@ def _walk(text: str) -> tuple[JsonProblem, ...]:
     return tuple(problems)
 
 
-def pointer(path: Iterable[str | int]) -> str:
-    """Write a path as a JSON pointer (RFC 6901); keys of absurd length are cut."""
+def pointer(*path: str | int) -> str:
+    """Write a JSON pointer (RFC 6901); keys of absurd length are cut.
+
+    `pointer("layers", "a/b")` is `/layers/a~1b`.
+    """
     parts = (
         part if len(part) <= _LONGEST_KEY else part[:_LONGEST_KEY] + "…" for part in map(str, path)
     )

@@ -309,7 +309,7 @@ def test_pointer_of_an_absurd_key_is_cut() -> None:
 
 
 def test_pointer_escapes_tilde_and_slash() -> None:
-    assert pointer(("a~b/c", 0, "")) == "/a~0b~1c/0/"
+    assert pointer("a~b/c", 0, "") == "/a~0b~1c/0/"
 
 
 def test_every_problem_names_a_requirement_of_the_text() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nibblespec.conformance.artifacts.bitnest_inventory import MANIFEST
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.model_config import (
     Config,
     head_dim,
@@ -15,6 +15,7 @@ from nibblespec.conformance.artifacts.model_config import (
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import shape_fits, shape_text
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 
 _SIZES = (
     "hidden_size",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.safetensors_headers import Header
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import (
@@ -15,6 +15,7 @@ from nibblespec.conformance.artifacts.tensor_entries import (
 )
 from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES, expected_tensors
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 from nibblespec.spec.tensors import TensorSpec
 
 MANIFEST = "meta.json"

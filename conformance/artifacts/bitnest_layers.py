@@ -5,9 +5,10 @@ from math import gcd
 
 from nibblespec.conformance.artifacts import siblings
 from nibblespec.conformance.artifacts.bitnest_decoder import LAYERS, SEVEN, decoder
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.bitnest_package.v1.manifest import Layer, Manifest
+from nibblespec.spec.json_strict import pointer
 
 TOO_LARGE = 2**63
 """Bytes that no tensor has."""

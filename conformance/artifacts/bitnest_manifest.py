@@ -11,9 +11,10 @@ from nibblespec.conformance.artifacts import (
     names,
 )
 from nibblespec.conformance.artifacts.bitnest_decoder import LAYERS, place
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 
 _OUTSIDE = re.compile(r"[\\:\x00-\x1f\x7f-\x9f]")
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 
 TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
 """Kinds of scaling that the libraries know."""

@@ -10,10 +10,11 @@ from nibblespec.conformance.artifacts.bitnest_decoder import (
     path,
     place,
 )
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.siblings import most_common
 from nibblespec.spec.bitnest_package.v1.manifest import Layer, Manifest
+from nibblespec.spec.json_strict import pointer
 
 Q, K, V, OUT, GATE, UP, DOWN = SEVEN
 _N, _K = 0, 1

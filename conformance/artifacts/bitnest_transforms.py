@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from nibblespec.conformance.artifacts.bitnest_decoder import LAYERS, decoder, kinds, path
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.siblings import most_common
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 
 _GROUPS = ("activation", "per_layer_group")
 _TRANSFORMS = ("online_hadamard", "layers")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from nibblespec.conformance.artifacts.dashq_inventory import MANIFEST, DashqInventory
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.model_config import (
     Config,
     integer,
@@ -15,6 +15,7 @@ from nibblespec.conformance.artifacts.model_config import (
 )
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import shape_fits, shape_text
+from nibblespec.spec.json_strict import pointer
 
 _LAYER = re.compile(
     r"(?P<stack>model\.language_model|language_model\.model|language_model|model|backbone)"

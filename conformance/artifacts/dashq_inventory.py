@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.shards import Shards
 from nibblespec.conformance.artifacts.tensor_entries import TensorEntry, entry_text, shape_text
 from nibblespec.spec.dashq_packed_linear.v1.layout import module_tensors
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 from nibblespec.spec.tensors import Role, TensorSpec
 
 MANIFEST = "dashq_config.json"

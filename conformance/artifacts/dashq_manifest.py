@@ -9,9 +9,10 @@ from nibblespec.conformance.artifacts import (
     names,
 )
 from nibblespec.conformance.artifacts.dashq_modules import MODULES
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 
 _TENSORS = ("weight", "bias", "scale", "zero", "W_q_packed")
 

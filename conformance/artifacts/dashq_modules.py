@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from math import gcd
 
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.dashq_packed_linear.v1.dtypes import (
     LINEAR_DTYPES,
@@ -11,6 +11,7 @@ from nibblespec.spec.dashq_packed_linear.v1.dtypes import (
     canonical_dtype,
 )
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest, Module
+from nibblespec.spec.json_strict import pointer
 
 MODULES = "quantized_modules"
 

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nibblespec.conformance.artifacts.dashq_modules import MODULES
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.dashq_packed_linear.v1.dtypes import canonical_dtype
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest
+from nibblespec.spec.json_strict import pointer
 
 TASKS = (
     "arc_challenge",

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from nibblespec.conformance.artifacts import siblings
 from nibblespec.conformance.artifacts.dashq_modules import MODULES
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest, Module
+from nibblespec.spec.json_strict import pointer
 
 Family = Mapping[str, Module]
 """Modules under one parent, by their last segment."""

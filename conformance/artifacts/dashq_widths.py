@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from nibblespec.conformance.artifacts.dashq_config import DashqConfig
 from nibblespec.conformance.artifacts.dashq_inventory import MANIFEST
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.model_config import (
     Config,
     head_dim,
@@ -15,6 +15,7 @@ from nibblespec.conformance.artifacts.model_config import (
     width_problem,
 )
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
+from nibblespec.spec.json_strict import pointer
 
 _EXPERT = re.compile(r"(?P<parent>(?:.*\.)?experts(?:\.[a-z_]+_list)?)\.(?P<number>[0-9]{1,9})\b.*")
 _FROM_HIDDEN = (

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from nibblespec.spec import json_strict
 from nibblespec.spec.requirements import Severity, requirements
 
 Subject = TypeVar("Subject")
@@ -82,11 +81,6 @@ def apply_rules(
     for requirement_id, rule in rules.items():
         for problem in rule(subject):
             yield finding(requirement_id, problem, file)
-
-
-def pointer(*parts: str | int) -> str:
-    """Write a JSON pointer: `pointer("layers", "a/b")` is `/layers/a~1b`; absurd keys are cut."""
-    return json_strict.pointer(parts)
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
+from nibblespec.spec.json_strict import pointer
 
 _FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SPACES = " \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"

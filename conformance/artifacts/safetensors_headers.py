@@ -15,7 +15,6 @@ from nibblespec.conformance.artifacts.findings import (
     Rule,
     apply_rules,
     finding,
-    pointer,
 )
 from nibblespec.conformance.artifacts.folder import changed, irregularity, opened, read_exactly
 from nibblespec.conformance.artifacts.json_findings import as_problem
@@ -30,6 +29,7 @@ from nibblespec.conformance.artifacts.tensor_entries import (
     read_entry,
 )
 from nibblespec.spec import json_strict
+from nibblespec.spec.json_strict import pointer
 
 PREFIX_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000

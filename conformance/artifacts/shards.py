@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.folder import INDEX, SUFFIX
 from nibblespec.conformance.artifacts.safetensors_headers import Header
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import bytes_text
+from nibblespec.spec.json_strict import pointer
 
 SINGLE = "model.safetensors"
 

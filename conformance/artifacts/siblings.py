@@ -5,8 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from nibblespec.conformance.artifacts.findings import Problem, pointer
+from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
+from nibblespec.spec.json_strict import pointer
 
 Layer = TypeVar("Layer")
 Value = TypeVar("Value", bound=Hashable)

@@ -121,7 +121,7 @@ def _long_names(value: object, maps: tuple[tuple[str, ...], ...]) -> Iterator[Pr
             if len(name) > LONGEST_NAME:
                 yield Problem(
                     message="the name is too long",
-                    pointer=pointer((*path, name)),
+                    pointer=pointer(*path, name),
                     expected=f"at most {LONGEST_NAME} characters",
                     found=f"{len(name):,} characters",
                 )
@@ -168,14 +168,14 @@ def _located(details: ErrorDetails, known: Format) -> Located:
     if kind == "missing":
         return f"{prefix}-FIELD-REQUIRED", Problem(
             message=f"the key `{path[-1]}` is missing",
-            pointer=pointer(path[:-1]),
+            pointer=pointer(*path[:-1]),
             expected=f"the key `{path[-1]}`",
             found=show(details["input"]),
         )
     wrong_type = kind in _TYPES
     problem = Problem(
         message=f"{_described(path, known)} has the wrong {'type' if wrong_type else 'value'}",
-        pointer=pointer(path),
+        pointer=pointer(*path),
         expected=_TYPES[kind] if wrong_type else _expected(kind, context),
         found=show(details["input"]),
     )
@@ -221,14 +221,14 @@ def _unknown(value: object, model: type[JsonObject], path: Path) -> Iterator[Pro
         for key in others[:_MOST_UNKNOWN]:
             yield Problem(
                 message=f"the format does not define the key {show(key)}",
-                pointer=pointer((*path, key)),
+                pointer=pointer(*path, key),
                 found=show(value[key]),
                 hint=_meant(key, tuple(known - value.keys())),
             )
         if len(others) > _MOST_UNKNOWN:
             yield Problem(
                 message="there are more keys that the format does not define",
-                pointer=pointer(path),
+                pointer=pointer(*path),
                 found=f"{len(others) - _MOST_UNKNOWN:,} more",
             )
     for key, (inner, is_map) in _inner(model).items():

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from nibblespec.conformance.artifacts.findings import Problem, Rule, pointer
+from nibblespec.conformance.artifacts.findings import Problem, Rule
 from nibblespec.conformance.artifacts.show import show
+from nibblespec.spec.json_strict import pointer
 
 MAX_NAME = 2048
 MAX_RANK = 64
