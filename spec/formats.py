@@ -1,5 +1,8 @@
 """The formats: which there are, how a manifest tells its own, and how to read one."""
 
+import os
+import stat
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,12 +71,8 @@ def read_manifest(path: str | Path) -> AnyManifest:
     This checks JSON and structure and nothing that relates two fields: for that, validate.
     Raises ManifestError, listing the first errors, where there is no such manifest.
     """
-    file = _manifest_file(Path(path))
-    try:
-        with file.open("rb") as stream:
-            document = parse(stream.read(MAX_BYTES + 1))
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise ManifestError(f"{file}: cannot be read: {error}") from error
+    file = manifest_file(path)
+    document = parse(manifest_bytes(file))
     errors = [
         f"{problem.pointer or 'the document'} (line {problem.line}, column {problem.column}): "
         f"{problem.message}: expected {problem.expected}, found {problem.found}"
@@ -99,16 +98,60 @@ def read_manifest(path: str | Path) -> AnyManifest:
         raise ManifestError(_listed(file, errors)) from None
 
 
-def _manifest_file(path: Path) -> Path:
-    """Return the manifest of a folder; a path that is no folder is the manifest itself."""
-    if not path.is_dir():
-        return path
-    names = [known.manifest_name for known in FORMATS]
-    present = [path / name for name in names if (path / name).is_file()]
-    if len(present) != 1:
-        found = "none" if not present else "both"
-        raise ManifestError(f"{path}: expected one of {' and '.join(names)}, found {found}")
+def manifest_file(path: str | Path) -> Path:
+    """Return the manifest that a path leads to: a folder holds one, any other path is one.
+
+    Raises ManifestError where a folder holds none or both, or cannot be looked into.
+    """
+    folder = Path(path)
+    try:
+        if not folder.is_dir():
+            return folder
+        names = [known.manifest_name for known in FORMATS]
+        present = [name for name in names if (folder / name).exists()]
+    except OSError as error:
+        raise ManifestError(f"{folder}: {error.strerror}") from error
+    return folder / manifest_name(present, str(folder))
+
+
+def manifest_name(names: Container[str], folder: str) -> str:
+    """Return the manifest's name among those of the files of `folder`.
+
+    Raises ManifestError, which names the folder, where there is none, or both.
+    """
+    known = [each.manifest_name for each in FORMATS]
+    present = [name for name in known if name in names]
+    if not present:
+        raise ManifestError(f"{folder}: no manifest in it: expected {' or '.join(known)}")
+    if len(present) > 1:
+        raise ManifestError(f"{folder}: expected one manifest, found {' and '.join(present)}")
     return present[0]
+
+
+def manifest_bytes(file: Path) -> bytes:
+    """Read a manifest, up to the size that the JSON reader refuses.
+
+    Raises ManifestError where that cannot be done: pipes and devices are not opened.
+    """
+    try:
+        _expect_regular(file, file.stat())
+        # Without O_NONBLOCK, a pipe that took the file's place since then would block for ever.
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(descriptor, "rb") as stream:
+            _expect_regular(file, os.fstat(descriptor))
+            return stream.read(MAX_BYTES + 1)
+    except ManifestError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ManifestError(f"{file}: {reason}") from error
+
+
+def _expect_regular(file: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ManifestError(f"{file}: is a folder; expected a manifest")
+    if not stat.S_ISREG(status.st_mode):
+        raise ManifestError(f"{file}: is a pipe or device, which is not opened; expected a file")
 
 
 def _listed(file: Path, errors: list[str]) -> str:

@@ -98,7 +98,7 @@ def test_a_folder_is_validated_through_its_manifest(tmp_path: Path) -> None:
 def test_a_folder_without_a_manifest_cannot_be_validated(tmp_path: Path) -> None:
     result = run("validate", tmp_path)
     assert result.exit_code == 2
-    assert "no manifest in this folder: expected dashq_config.json or meta.json" in result.stderr
+    assert "no manifest in it: expected dashq_config.json or meta.json" in result.stderr
 
 
 def test_a_folder_with_two_manifests_cannot_be_validated(tmp_path: Path) -> None:

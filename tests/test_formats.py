@@ -1,6 +1,7 @@
 """Which format a manifest is of, and reading one into its model."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,15 +120,41 @@ def test_keeps_unknown_keys(tmp_path: Path) -> None:
 
 def test_folder_without_manifest_is_refused_with_the_names_looked_for(tmp_path: Path) -> None:
     message = message_of(tmp_path)
-    assert "expected one of dashq_config.json and meta.json, found none" in message
+    assert "no manifest in it: expected dashq_config.json or meta.json" in message
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     assert "No such file or directory" in message_of(tmp_path / "meta.json")
 
 
+def test_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "meta.json")
+    for path in (tmp_path, tmp_path / "meta.json"):
+        assert "is a pipe or device, which is not opened; expected a file" in message_of(path)
+
+
+def test_device_is_refused() -> None:
+    assert "is a pipe or device" in message_of(Path("/dev/zero"))
+
+
+def test_pipe_that_takes_the_place_of_the_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, {})
+    regular = file.stat()
+    file.unlink()
+    os.mkfifo(file)
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: regular)
+    assert "is a pipe or device" in message_of(file)
+
+
+def test_folder_in_place_of_the_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").mkdir()
+    assert "is a folder; expected a manifest" in message_of(tmp_path)
+
+
 def test_path_that_cannot_exist_is_refused() -> None:
-    assert "cannot be read: embedded null byte" in message_of(Path("a\0b"))
+    assert "embedded null byte" in message_of(Path("a\0b"))
 
 
 def test_broken_json_is_refused_with_its_place(tmp_path: Path) -> None:

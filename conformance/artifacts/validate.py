@@ -6,7 +6,6 @@ manifest alone, `headers` the files of its folder as far as the headers of the t
 """
 
 import os
-import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,13 @@ from typing import Literal, get_args
 from nibblespec.conformance.artifacts.checkpoint import check_headers
 from nibblespec.conformance.artifacts.findings import Finding
 from nibblespec.conformance.artifacts.manifest import ManifestReport, check_manifest
-from nibblespec.spec.formats import FORMATS, AnyManifest, Format
+from nibblespec.spec.formats import (
+    AnyManifest,
+    Format,
+    ManifestError,
+    manifest_bytes,
+    manifest_file,
+)
 from nibblespec.spec.json_strict import MAX_BYTES
 
 Level = Literal["manifest", "headers", "tensors"]
@@ -75,9 +80,13 @@ def check_path(path: str, level: Level | None = None, progress: Progress | None 
         raise ValueError(f"level: expected {' or '.join(LEVELS)}, found {level!r}")
     if path == STDIN and level not in (None, "manifest"):
         raise InputError(f"standard input is a manifest alone: level {level} needs a folder")
-    manifest = Path(path) if path == STDIN else manifest_file(path)
     level = level or ("headers" if path != STDIN and os.path.isdir(path) else "manifest")
-    checked = check_manifest(read_bytes(str(manifest)), manifest.name)
+    try:
+        manifest = Path(path) if path == STDIN else manifest_file(path)
+        data = _read_standard_input() if path == STDIN else manifest_bytes(manifest)
+    except ManifestError as error:
+        raise InputError(str(error)) from error
+    checked = check_manifest(data, manifest.name)
     findings = checked.findings
     if level != "manifest":
         contents = level == "tensors"
@@ -107,42 +116,14 @@ def _folder_findings(
         raise InputError(f"{error.filename or folder}: {_reason(error)}") from error
 
 
-def manifest_file(path: str) -> Path:
-    """Return the manifest that a path leads to: a folder holds one, any other path is one."""
-    folder = Path(path)
-    names = [known.manifest_name for known in FORMATS]
+def _read_standard_input() -> bytes:
+    """Read standard input up to the size that the JSON reader refuses."""
+    if sys.stdin is None:
+        raise InputError("standard input is closed")
     try:
-        if not folder.is_dir():
-            return folder
-        present = [folder / name for name in names if (folder / name).exists()]
-    except OSError as error:
-        raise InputError(f"{path}: {_reason(error)}") from error
-    if not present:
-        raise InputError(f"{path}: no manifest in this folder: expected {' or '.join(names)}")
-    if len(present) > 1:
-        raise InputError(f"{path}: expected one manifest, found {' and '.join(names)}; name one")
-    return present[0]
-
-
-def read_bytes(path: str) -> bytes:
-    """Read a file, or standard input, up to the size that the JSON reader refuses."""
-    try:
-        if path == STDIN:
-            if sys.stdin is None:
-                raise InputError("standard input is closed")
-            return sys.stdin.buffer.read(MAX_BYTES + 1)
-        mode = os.stat(path).st_mode
-        if stat.S_ISDIR(mode):
-            raise InputError(f"{path}: is a folder; expected a manifest")
-        if not stat.S_ISREG(mode):
-            raise InputError(
-                f"{path}: is a pipe or device; expected a file, or - for standard input"
-            )
-        with open(path, "rb") as stream:
-            return stream.read(MAX_BYTES + 1)
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        name = "standard input" if path == STDIN else path
-        raise InputError(f"{name}: {_reason(error)}") from error
+        raise InputError(f"standard input: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
