@@ -10,15 +10,15 @@ from nibblespec.conformance.artifacts.bitnest_content_rules import (
     AuxContents,
     LayerContents,
 )
+from nibblespec.conformance.artifacts.bitnest_statistics import LAYER_STATISTICS
 from nibblespec.conformance.artifacts.blocks import Bytes, Run, TensorBytes
 from nibblespec.conformance.artifacts.facts import Counts, Facts, Hit
 from nibblespec.conformance.artifacts.findings import Finding, apply_rules
 from nibblespec.conformance.artifacts.float_contents import (
     FLOATS,
-    ONE,
     Lanes,
-    scan_equal,
     scan_finite,
+    scan_ones,
 )
 from nibblespec.conformance.artifacts.orthogonality import scan_products
 from nibblespec.conformance.artifacts.samples import sample
@@ -76,22 +76,21 @@ def _layer_unit(layer: Layer, group: int, own: Mapping[str, TensorBytes]) -> Uni
 
     def judge(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         contents = LayerContents(layer=layer, group_size=group, tensors=own, facts=facts)
-        return apply_rules(LAYER_CONTENT_RULES, contents, PLANES)
+        return apply_rules({**LAYER_CONTENT_RULES, **LAYER_STATISTICS}, contents, PLANES)
 
     return Unit(parts=tuple(parts), judge=judge)
 
 
 def _aux_unit(tensor: TensorBytes, spec: TensorSpec | None, norms: Norms | None) -> Unit:
     """Return the unit of a tensor of aux.safetensors; without a `spec`, it has no known use."""
-    ones = spec is not None and spec.role == "norm" and _is_identity(spec.name, norms)
     scan: Scan = partial(scan_finite, dtype=tensor.entry.dtype)
     if spec is not None and spec.role == "hadamard":
         scan = partial(_scan_matrix, tensor=tensor)
-    elif ones:
-        scan = partial(scan_equal, dtype="BF16", bits=ONE["BF16"], signed=True)
+    elif spec is not None and spec.role == "norm" and _is_identity(spec.name, norms):
+        scan = partial(scan_ones, dtype="BF16", kind="not one")
 
     def judge(facts: Mapping[str, Facts]) -> Iterator[Finding]:
-        contents = AuxContents(tensor=tensor, facts=facts.get("values", Facts()), ones=ones)
+        contents = AuxContents(tensor=tensor, facts=facts.get("values", Facts()))
         return apply_rules(AUX_CONTENT_RULES, contents, AUX)
 
     return Unit(parts=(Part(name="values", tensors=(tensor,), scan=scan),), judge=judge)
@@ -108,7 +107,7 @@ def _scan_matrix(
     blocks: tuple[Bytes, ...], position: int, run: Run, *, tensor: TensorBytes
 ) -> Facts:
     """Look at the elements of had_K and, along with its first block, at had_K·had_Kᵀ."""
-    facts = scan_equal(blocks, position, run, dtype="F32", bits=ONE["F32"], signed=False)
+    facts = scan_ones(blocks, position, run, dtype="F32", kind="no sign")
     product = scan_products(tensor, run) if position == 0 else None
     return Facts(hits={**facts.hits, "product": product} if product else facts.hits)
 

@@ -19,6 +19,7 @@ from nibblespec.conformance.artifacts.units import and_more, hit_problem
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
 
 _TELLING_DTYPES = ("F16", "F32")
+_PARAMETERS = (".weight", ".bias")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,14 @@ class ModuleContents:
     """Those that are there with the dtype and shape that they should have, by role."""
     facts: Mapping[str, Facts]
     """What was found in them, by role; nothing of those without elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherContents:
+    """What was found in a floating-point tensor that belongs to no module."""
+
+    tensor: TensorBytes
+    facts: Facts
 
 
 def _hit(contents: ModuleContents, role: str, kind: str) -> Hit | None:
@@ -130,6 +139,23 @@ def _all_zero(contents: ModuleContents) -> bool:
     return scales.some[0] & FLOATS[contents.tensors["scale"].entry.dtype].magnitude == 0
 
 
+def _parameter(contents: OtherContents) -> Iterator[Problem]:
+    if contents.tensor.entry.name.endswith(_PARAMETERS):
+        yield from _other(contents)
+
+
+def _buffer(contents: OtherContents) -> Iterator[Problem]:
+    if not contents.tensor.entry.name.endswith(_PARAMETERS):
+        yield from _other(contents)
+
+
+def _other(contents: OtherContents) -> Iterator[Problem]:
+    hit = contents.facts.hits.get("not finite")
+    if hit is not None:
+        message = "a tensor that is not quantized has elements that are not finite"
+        yield hit_problem(hit, contents.tensor, message=message, expected="finite numbers")
+
+
 DASHQ_CONTENT_RULES: Mapping[str, Rule[ModuleContents]] = {
     "DQ1-TENSOR-SCALE-FINITE": partial(
         _elements,
@@ -177,3 +203,9 @@ DASHQ_CONTENT_RULES: Mapping[str, Rule[ModuleContents]] = {
     "DQ1-STATISTICS-SCALES": _equal_scales,
 }
 """What the tensors of a module have to satisfy; each subject is one module."""
+
+DASHQ_OTHER_RULES: Mapping[str, Rule[OtherContents]] = {
+    "DQ1-TENSOR-UNQUANTIZED-FINITE": _parameter,
+    "DQ1-TENSOR-BUFFER-FINITE": _buffer,
+}
+"""What a floating-point tensor outside of the modules has to satisfy."""

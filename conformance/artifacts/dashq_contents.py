@@ -7,16 +7,18 @@ import numpy as np
 from nibblespec.conformance.artifacts.blocks import Bytes, Run, TensorBytes
 from nibblespec.conformance.artifacts.dashq_content_rules import (
     DASHQ_CONTENT_RULES,
+    DASHQ_OTHER_RULES,
     ModuleContents,
+    OtherContents,
 )
 from nibblespec.conformance.artifacts.facts import Counts, Facts, Hit, first_hit
-from nibblespec.conformance.artifacts.findings import Finding, apply_rules, finding
+from nibblespec.conformance.artifacts.findings import Finding, apply_rules
 from nibblespec.conformance.artifacts.float_contents import (
     FLOATS,
     scan_finite,
 )
 from nibblespec.conformance.artifacts.samples import sample
-from nibblespec.conformance.artifacts.units import Part, Scan, Unit, hit_problem
+from nibblespec.conformance.artifacts.units import Part, Scan, Unit
 from nibblespec.conformance.artifacts.zero_groups import Codes, scan_scales
 from nibblespec.spec.dashq_packed_linear.v1.layout import (
     codes_per_word,
@@ -84,13 +86,8 @@ def _other_unit(tensor: TensorBytes, manifest: Manifest) -> Iterator[Unit]:
         return
 
     def judge(facts: Mapping[str, Facts]) -> Iterator[Finding]:
-        parameter = name.endswith((".weight", ".bias"))
-        id_ = "DQ1-TENSOR-UNQUANTIZED-FINITE" if parameter else "DQ1-TENSOR-BUFFER-FINITE"
-        hit = facts.get("values", Facts()).hits.get("not finite")
-        if hit is not None:
-            message = "a tensor that is not quantized has elements that are not finite"
-            problem = hit_problem(hit, tensor, message=message, expected="finite numbers")
-            yield finding(id_, problem, "")
+        contents = OtherContents(tensor=tensor, facts=facts.get("values", Facts()))
+        return apply_rules(DASHQ_OTHER_RULES, contents, "")
 
     scan = partial(scan_finite, dtype=dtype)
     yield Unit(parts=(Part(name="values", tensors=(tensor,), scan=scan),), judge=judge)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, nan
+from typing import Literal
 
 import numpy as np
 from nibblespec.conformance.artifacts.blocks import Bytes, Run
@@ -70,20 +71,25 @@ def scan_finite(blocks: tuple[Bytes, ...], position: int, _run: Run, *, dtype: s
     return Facts(hits=not_finite(lanes, magnitudes_of(lanes, bits), position // bits.size, bits))
 
 
-def scan_equal(
-    blocks: tuple[Bytes, ...], position: int, _run: Run, *, dtype: str, bits: int, signed: bool
+def scan_ones(
+    blocks: tuple[Bytes, ...],
+    position: int,
+    _run: Run,
+    *,
+    dtype: str,
+    kind: Literal["not one", "no sign"],
 ) -> Facts:
-    """Find the elements that are not finite, and those other than `bits`: a scan, as above.
+    """Find the elements that are not finite, and those that are not 1: a scan, as above.
 
-    Where `signed` is false, an element may have either sign.
+    The latter are the hits `not one`; or `no sign`, and then −1 will do as well.
     """
-    layout = FLOATS[dtype]
-    lanes = lanes_of(blocks[0], layout)
-    at, magnitudes = position // layout.size, magnitudes_of(lanes, layout)
-    hits = not_finite(lanes, magnitudes, at, layout)
-    other = (lanes if signed else magnitudes) != bits
+    bits = FLOATS[dtype]
+    lanes = lanes_of(blocks[0], bits)
+    at, magnitudes = position // bits.size, magnitudes_of(lanes, bits)
+    hits = not_finite(lanes, magnitudes, at, bits)
+    other = (magnitudes if kind == "no sign" else lanes) != ONE[dtype]
     if other.any():
-        hits["other"] = first_hit(other, lanes, at)
+        hits[kind] = first_hit(other, lanes, at)
     return Facts(hits=hits)
 
 
