@@ -87,11 +87,11 @@ def rounded(x: Fraction, dtype: str, sign: float = 1.0) -> float:
     bias = (1 << (exponent_bits - 1)) - 1
     if not x:
         return copysign(0.0, sign)
-    size = abs(x)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent -= size < (Fraction(2) ** exponent)
+    above, below = abs(x.numerator), x.denominator
+    exponent = above.bit_length() - below.bit_length()
+    exponent -= above << max(-exponent, 0) < below << max(exponent, 0)
     shift = max(exponent, 1 - bias) - fraction_bits
-    above, below = size.numerator << max(-shift, 0), size.denominator << max(shift, 0)
+    above, below = above << max(-shift, 0), below << max(shift, 0)
     whole, rest = divmod(above, below)
     whole += 2 * rest > below or (2 * rest == below and whole & 1)
     if whole << max(shift, 0) >= 2 ** (bias + 1) << max(-shift, 0):
@@ -128,9 +128,7 @@ def nearest_integer(a: float, low: int, high: int) -> int:
 
 def unit(numbers: Iterable[Fraction]) -> Fraction:
     """Return the largest power of two that divides all of these, for zeros a very large one."""
-    lowest = Fraction(2**400)
-    for number in numbers:
-        if number:
-            n, d = abs(number.numerator), number.denominator
-            lowest = min(lowest, Fraction(n & -n, d))
-    return lowest
+    exponents = [
+        (a.numerator & -a.numerator).bit_length() - a.denominator.bit_length() for a in numbers if a
+    ]
+    return Fraction(2) ** min(exponents, default=400)
