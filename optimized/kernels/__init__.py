@@ -20,3 +20,10 @@ INTERPRETED: bool = triton.knobs.runtime.interpret
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
 """The type of device that kernels take their tensors from."""
+
+if INTERPRETED and isinstance(triton.language.sum, triton.runtime.JITFunction):
+    raise ImportError(
+        "triton was imported before nibblespec.optimized, and compiles although there is no CUDA "
+        "device: set TRITON_INTERPRET=1 before triton is imported (torch.compile imports it too), "
+        "or import nibblespec.optimized.kernels first"
+    )
