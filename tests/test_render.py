@@ -86,6 +86,15 @@ def test_other_messages_of_a_requirement_are_other_entries() -> None:
     assert shown.count("error DQ1-FIELD-TYPE") == 2
 
 
+def test_findings_that_are_not_listed_are_counted_with_those_that_are() -> None:
+    more = finding(message="and 19,752 more findings of this requirement", unlisted=19_752)
+    shown = text(report(*of_every_module(), more), width=200)
+    assert shown.count("error DQ1-FIELD-TYPE") == 1
+    assert "248 modules, e.g. " in shown
+    assert ", and 19,752 more of this requirement" in shown
+    assert ": 20,000 errors" in shown
+
+
 def test_errors_come_first() -> None:
     severities: list[Severity] = ["info", "warning", "error"]
     shown = text(report(*(finding(severity=name, message=name) for name in severities)))
@@ -196,6 +205,12 @@ def test_json_follows_its_schema() -> None:
     assert len(document["reports"][0]["findings"]) == 248
     assert document["reports"][1]["worst"] is None
     assert document["failures"] == [{"path": "x", "message": "x: No such file or directory"}]
+
+
+def test_json_tells_how_many_findings_are_not_listed() -> None:
+    document = json.loads(reports_json([report(finding(unlisted=7))], [], version="0"))
+    jsonschema.validate(document, load_schema("findings"))
+    assert document["reports"][0]["findings"][0]["unlisted"] == 7
 
 
 def test_the_schema_of_findings_refuses_an_unknown_severity() -> None:

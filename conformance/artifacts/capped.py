@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import replace
 
 from nibblespec.conformance.artifacts.findings import Finding
 
@@ -28,15 +27,26 @@ def capped(
     limit: int = MAX_FINDINGS,
     kind: Callable[[Finding], Hashable] = in_file,
 ) -> Iterator[Finding]:
-    """Yield the first findings of each kind, and last how many more of the kind there are."""
+    """Yield the first findings of each kind, and last one that stands for all others of the kind.
+
+    Those that were cut before, which `unlisted` counts, are counted on.
+    """
     seen: Counter[Hashable] = Counter()
-    last: dict[Hashable, Finding] = {}
+    unlisted: Counter[Hashable] = Counter()
+    first: dict[Hashable, Finding] = {}
     for found in findings:
         seen[kind(found)] += 1
-        if seen[kind(found)] <= limit:
+        if seen[kind(found)] <= limit and not found.unlisted:
             yield found
         else:
-            last[kind(found)] = found
-    for counted, found in last.items():
-        more = f"and {seen[counted] - limit:,} more findings of this requirement"
-        yield replace(found, message=more, pointer="", tensor="", expected="", found="", hint="")
+            unlisted[kind(found)] += found.unlisted or 1
+            first.setdefault(kind(found), found)
+    for counted, found in first.items():
+        yield Finding(
+            requirement=found.requirement,
+            severity=found.severity,
+            message=f"and {unlisted[counted]:,} more findings of this requirement",
+            file=found.file,
+            section=found.section,
+            unlisted=unlisted[counted],
+        )

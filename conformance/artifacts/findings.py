@@ -1,5 +1,6 @@
 """What the validator says: findings, and the shape of the rules that find them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -40,15 +41,17 @@ class Finding:
     severity: Severity
     message: str
     file: str
-    pointer: str
-    tensor: str
-    expected: str
-    found: str
-    hint: str
+    pointer: str = ""
+    tensor: str = ""
+    expected: str = ""
+    found: str = ""
+    hint: str = ""
     section: str
     """Heading of the specification's section that states the requirement."""
     line: int = 0
     column: int = 0
+    unlisted: int = 0
+    """How many findings this one stands for, which are too many to list; 0 for a finding itself."""
 
 
 Rule = Callable[[Subject], Iterator[Problem]]
@@ -81,6 +84,14 @@ def apply_rules(
     for requirement_id, rule in rules.items():
         for problem in rule(subject):
             yield finding(requirement_id, problem, file)
+
+
+def count(findings: Iterable[Finding]) -> Counter[Severity]:
+    """Count findings by severity, those included that are not listed one by one."""
+    counts: Counter[Severity] = Counter()
+    for found in findings:
+        counts[found.severity] += found.unlisted or 1
+    return counts
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

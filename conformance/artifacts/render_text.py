@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from nibblespec.conformance.artifacts.findings import Finding, worst
+from nibblespec.conformance.artifacts.findings import Finding, count, worst
 from nibblespec.conformance.artifacts.inspect import count_layers, count_weights, layer_noun
 from nibblespec.conformance.artifacts.validate import STDIN, Failure, Report
 from nibblespec.conformance.terminal import render, visible
@@ -33,6 +33,8 @@ class Entry:
 
     first: Finding
     findings: Sequence[Finding]
+    unlisted: int = 0
+    """How many more findings of the requirement there are, which are not listed."""
 
 
 def reports_text(
@@ -57,11 +59,21 @@ def reports_text(
 
 
 def entries(findings: Iterable[Finding]) -> list[Entry]:
-    """Collect findings by requirement and message, errors first."""
+    """Collect findings by requirement and message, errors first.
+
+    Those that are not listed are counted with the last entry of their requirement.
+    """
     alike: dict[tuple[str, str], list[Finding]] = {}
+    last: dict[str, tuple[str, str]] = {}
+    unlisted: Counter[tuple[str, str]] = Counter()
     for found in findings:
-        alike.setdefault((found.requirement, found.message), []).append(found)
-    collected = [Entry(found[0], found) for found in alike.values()]
+        key = found.requirement, found.message
+        if found.unlisted and found.requirement in last:
+            unlisted[last[found.requirement]] += found.unlisted
+        else:
+            alike.setdefault(key, []).append(found)
+            last[found.requirement] = key
+    collected = [Entry(found[0], found, unlisted[key]) for key, found in alike.items()]
     order = list(_STYLE)
     return sorted(collected, key=lambda entry: order.index(entry.first.severity))
 
@@ -96,7 +108,8 @@ def _entry(entry: Entry, manifest: str) -> Iterator[RenderableType]:
         f" {first.requirement}: ",
         (visible(first.message), "bold"),
     )
-    if where := places(entry.findings, manifest):
+    more = f"{entry.unlisted:,} more of this requirement" if entry.unlisted else ""
+    if where := ", and ".join(filter(None, (places(entry.findings, manifest), more))):
         yield _indented(where)
     contrast = [
         f"{label} {visible(value)}"
@@ -115,7 +128,7 @@ def _indented(text: str) -> Padding:
 
 def _verdict(report: Report, *, strict: bool) -> Text:
     name = "standard input" if report.path == STDIN else visible(report.path)
-    counts = Counter(found.severity for found in report.findings)
+    counts = count(report.findings)
     summary = _counted(counts)
     if counts["error"]:
         ids = [found.requirement for found in report.findings if found.severity == "error"]
