@@ -73,7 +73,7 @@ def check_contents(
             raise
     if checksums is not None:
         checked = apply_rules(CHECKSUM_RULES, replace(checksums, digests=actual), CHECKSUMS)
-        findings += capped(checked)
+        findings += capped(checked, MAX_OF_REQUIREMENT, of_requirement)
     return findings
 
 
