@@ -142,5 +142,5 @@ def test_no_byte_of_a_pickle_or_of_data_is_read(
     monkeypatch.setattr(os, "open", note_open)
     monkeypatch.setattr(os, "read", note_read)
     validate(tmp_path)
-    assert sorted(opened) == ["aux.safetensors", "config.json", "planes.safetensors"]
+    assert sorted(opened) == ["aux.safetensors", "config.json", "meta.json", "planes.safetensors"]
     assert max(sizes) < 20_000

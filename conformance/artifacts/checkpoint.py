@@ -1,8 +1,7 @@
 """The level `headers`: a checkpoint's folder, read as far as the headers of its tensor files."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from nibblespec.conformance.artifacts import bitnest_inventory, dashq_config, dashq_inventory
 from nibblespec.conformance.artifacts.bitnest_config import BITNEST_CONFIG_RULES, BitnestConfig
@@ -18,15 +17,17 @@ from nibblespec.conformance.artifacts.folder import (
     FOLDER_RULES,
     INDEX,
     Folder,
-    irregularity,
-    list_folder,
-    read_bounded,
+    read_document,
     safetensors_names,
 )
 from nibblespec.conformance.artifacts.json_findings import as_problem, json_finding
 from nibblespec.conformance.artifacts.manifest import ManifestReport
 from nibblespec.conformance.artifacts.model_config import Config, integer
-from nibblespec.conformance.artifacts.safetensors_headers import Header, read_header
+from nibblespec.conformance.artifacts.safetensors_headers import (
+    Header,
+    check_start,
+    header_extent,
+)
 from nibblespec.conformance.artifacts.shards import SHARD_RULES, Shards, find_places, join, unique
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec import json_strict
@@ -52,35 +53,36 @@ class HeadersReport:
     findings: list[Finding]
 
 
-def check_headers(folder: Path, report: ManifestReport) -> HeadersReport:
+def check_headers(folder: Folder, report: ManifestReport) -> HeadersReport:
     """Check the files of a checkpoint, given what its manifest says; no tensor data is read.
 
     Implements the ST-* statements and those of both formats that are checked by headers. Where the
     manifest could not be read, only the files by themselves are judged.
 
-    Raises OSError where a file cannot be read, or changes while it is read.
+    Raises what the folder's `read` does.
     """
     headers: dict[str, Header] = {}
     found = capped(_findings(folder, report, headers), MAX_OF_REQUIREMENT, of_requirement)
     return HeadersReport(findings=list(found), headers=headers)
 
 
-def _findings(path: Path, report: ManifestReport, headers: dict[str, Header]) -> Iterator[Finding]:
+def _findings(
+    folder: Folder, report: ManifestReport, headers: dict[str, Header]
+) -> Iterator[Finding]:
     """Yield what is found, and add the headers that can be read to `headers`."""
     known = report.format.id if report.format else ""
-    folder = list_folder(path, rotation=known == _BITNEST)
-    yield from apply_rules(FOLDER_RULES, folder, "")
+    yield from apply_rules(FOLDER_RULES, replace(folder, rotation=known == _BITNEST), "")
     count = 0
-    for name in safetensors_names(folder):
-        read = read_header(path / name, name)
-        yield from read.findings
-        if read.header is None:
+    for start in folder.read(safetensors_names(folder), header_extent):
+        checked = check_start(start)
+        yield from checked.findings
+        if checked.header is None:
             continue
-        count += len(read.header.tensors) + len(read.header.broken)
+        count += len(checked.header.tensors) + len(checked.header.broken)
         if count > MAX_TENSORS:
-            yield _too_many(count, name)
+            yield _too_many(count, start.file)
             break
-        headers[name] = read.header
+        headers[start.file] = checked.header
     yield from _AGREEMENT.get(known, _unknown)(folder, headers, report)
 
 
@@ -143,14 +145,14 @@ _AGREEMENT = {_DASHQ: _dashq, _BITNEST: _bitnest}
 
 def _read_index(folder: Folder) -> tuple[Mapping[str, object] | None, list[Finding]]:
     """Read the index, None where there is none or it is no JSON object."""
-    path = folder.path / INDEX
     if INDEX not in folder.names:
         return None, []
-    if found := irregularity(path):
+    start = read_document(folder, INDEX)
+    if start.irregular:
         message = "the index is no regular file"
-        problem = Problem(message=message, expected="a regular file", found=found)
+        problem = Problem(message=message, expected="a regular file", found=start.irregular)
         return None, [finding("ST-INDEX-STRUCTURE", problem, INDEX)]
-    document = json_strict.parse(read_bounded(path, json_strict.MAX_BYTES))
+    document = json_strict.parse(b"".join(start.pieces))
     findings = [json_finding(problem, INDEX) for problem in document.problems]
     if isinstance(document.value, dict):
         return document.value, findings
@@ -168,12 +170,14 @@ def _read_config(
     folder: Folder, present: str, finite: str | None
 ) -> tuple[Config | None, list[Finding]]:
     """Read config.json; `finite` is the requirement on its numbers where the format has its own."""
-    path = folder.path / CONFIG
     expected = "the base model's configuration, a JSON object"
-    if found := irregularity(path):
-        problem = Problem(message="there is no config.json", expected=expected, found=found)
+    start = read_document(folder, CONFIG)
+    if start.irregular:
+        problem = Problem(
+            message="there is no config.json", expected=expected, found=start.irregular
+        )
         return None, [finding(present, problem, CONFIG)]
-    document = json_strict.parse(read_bounded(path, json_strict.MAX_BYTES))
+    document = json_strict.parse(b"".join(start.pieces))
     findings = [
         finding(finite, as_problem(problem), CONFIG)
         if finite and problem.requirement in _NOT_FINITE

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from nibblespec.conformance.artifacts.blocks import (
@@ -17,7 +18,13 @@ from nibblespec.conformance.artifacts.blocks import (
     reading,
 )
 from nibblespec.conformance.artifacts.findings import Problem, Rule
-from nibblespec.conformance.artifacts.folder import CONFIG, Folder, irregularity, read_bounded
+from nibblespec.conformance.artifacts.folder import (
+    CONFIG,
+    Folder,
+    irregularity,
+    list_folder,
+    read_bounded,
+)
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES
 
@@ -45,6 +52,8 @@ class Line:
 class Checksums:
     """What the file says, and what there is."""
 
+    path: Path
+    """The folder."""
     folder: Folder
     size: int
     """Bytes of the file, MAX_BYTES + 1 of a longer one."""
@@ -59,17 +68,21 @@ class Checksums:
     """Actual digests of those."""
 
 
-def read_checksums(folder: Folder) -> Checksums | None:
-    """Read the file, None where there is none. Raises OSError where it cannot be read."""
-    if not _is_file(folder, CHECKSUMS):
+def read_checksums(path: Path) -> Checksums | None:
+    """Read the file of a folder, None where there is none.
+
+    Raises OSError where it cannot be read.
+    """
+    if not _is_file(path, CHECKSUMS):
         return None
-    data = read_bounded(folder.path / CHECKSUMS, MAX_BYTES)
+    folder = list_folder(path)
+    data = read_bounded(path / CHECKSUMS, MAX_BYTES)
     try:
         text = data.decode("utf-8") if len(data) <= MAX_BYTES else None
     except UnicodeDecodeError:
         text = None
     if text is None:
-        return Checksums(folder=folder, size=len(data), text=None)
+        return Checksums(path=path, folder=folder, size=len(data), text=None)
     malformed: list[tuple[int, str]] = []
     lines: list[Line] = []
     for number, raw in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
@@ -81,19 +94,20 @@ def read_checksums(folder: Folder) -> Checksums | None:
             lines.append(Line(number, match["digest"].lower(), match["marker"], name))
     names = {line.name for line in lines if stays_inside(line.name)}
     return Checksums(
+        path=path,
         folder=folder,
         size=len(data),
         text=text,
         malformed=tuple(malformed),
         lines=tuple(lines),
-        present=frozenset(name for name in names if _is_file(folder, name)),
+        present=frozenset(name for name in names if _is_file(path, name)),
     )
 
 
-def _is_file(folder: Folder, name: str) -> bool:
+def _is_file(path: Path, name: str) -> bool:
     """Say whether a name leads to a regular file. Raises OSError where that cannot be found out."""
     try:
-        return not irregularity(folder.path / name)
+        return not irregularity(path / name)
     except ValueError:
         return False  # no file can have a name that the system's encoding cannot express
     except OSError as error:
@@ -218,7 +232,7 @@ def _complete(checksums: Checksums) -> Iterator[Problem]:
         return
     named = {line.name for line in checksums.lines}
     for name in _NAMED:
-        if name not in named and _is_file(checksums.folder, name):
+        if name not in named and _is_file(checksums.path, name):
             yield Problem(
                 message="the list of checksums lacks a file of the package",
                 expected=f"a line for {name}",
@@ -231,7 +245,7 @@ def _unlisted(checksums: Checksums) -> Iterator[Problem]:
     folder = checksums.folder
     for name in (*folder.names, *folder.nested):
         hidden = any(part.startswith(".") for part in name.split("/"))
-        if name not in named and not hidden and _is_file(folder, name):
+        if name not in named and not hidden and _is_file(checksums.path, name):
             yield Problem(
                 message="a file is not in the list of checksums",
                 file=name,

@@ -26,7 +26,6 @@ from nibblespec.conformance.artifacts.checksums import (
 from nibblespec.conformance.artifacts.dashq_contents import dashq_units
 from nibblespec.conformance.artifacts.facts import Facts, merge
 from nibblespec.conformance.artifacts.findings import Finding, apply_rules
-from nibblespec.conformance.artifacts.folder import list_folder
 from nibblespec.conformance.artifacts.manifest import ManifestReport
 from nibblespec.conformance.artifacts.safetensors_headers import Header
 from nibblespec.conformance.artifacts.units import Job, Unit, jobs_of, part_bytes, run_job
@@ -57,7 +56,7 @@ def check_contents(
     Raises OSError where a file cannot be read, or changes while it is read.
     """
     tensors = _tensors(folder, headers)
-    checksums = read_checksums(list_folder(folder, rotation=True)) if _is_package(report) else None
+    checksums = read_checksums(folder) if _is_package(report) else None
     sources = [find_source(folder / name, name) for name in _to_digest(checksums)]
     run = Run()
     watch = _watch(run, _total(_units(report, tensors), sources), progress)
@@ -90,8 +89,8 @@ def _to_digest(checksums: Checksums | None) -> list[str]:
     """Return the names of files to digest, the largest first, as it takes longest."""
     if checksums is None:
         return []
-    folder = checksums.folder.path
-    return sorted(checksums.present, key=lambda name: (-(folder / name).stat().st_size, name))
+    path = checksums.path
+    return sorted(checksums.present, key=lambda name: (-(path / name).stat().st_size, name))
 
 
 def _units(report: ManifestReport, tensors: Tensors) -> Iterator[Unit]:

@@ -1,14 +1,15 @@
-"""The files of a checkpoint's folder: which there are, and what their names alone tell."""
+"""A checkpoint's folder, on this machine or on the Hub: its names, and how its files begin."""
 
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from nibblespec.conformance.artifacts.findings import Problem, Rule
+from nibblespec.spec.json_strict import MAX_BYTES
 
 SUFFIX = ".safetensors"
 INDEX = "model.safetensors.index.json"
@@ -18,37 +19,71 @@ _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
-    """What lies in a folder, by name, sorted. Nothing is opened."""
+class Start:
+    """How a file begins."""
 
-    path: Path
+    file: str
+    size: int = 0
+    """Bytes of the whole file."""
+    pieces: tuple[bytes, ...] = ()
+    """Its first bytes, as they were asked for."""
+    irregular: str = ""
+    """What there is instead of a regular file; empty for a regular file."""
+
+
+Extent = Callable[[tuple[bytes, ...], int], int]
+"""Says how many more bytes of a file are wanted, given those there are and the file's size."""
+
+Read = Callable[[Iterable[str], Extent], Iterator[Start]]
+"""Reads how files begin, in the order of their names, as far as the extent of each goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """What lies in a folder, by name, sorted. Only `read` opens anything."""
+
     names: tuple[str, ...]
     """Every name in the folder, whatever kind of file it is."""
     nested: tuple[str, ...]
     """Of its subfolders, what is in `rotation` and what has the name of a pickle."""
-    rotation: bool
+    strays: Mapping[str, str]
+    """Links that lead out of the folder, with their targets."""
+    read: Read
+    rotation: bool = False
     """Whether the format keeps a pickle under `rotation/`, which is then no surprise."""
 
 
-def list_folder(path: Path, *, rotation: bool) -> Folder:
-    """List a folder and its direct subfolders. Raises OSError where it cannot be listed."""
+def list_folder(path: Path) -> Folder:
+    """List a folder of this machine and its direct subfolders.
+
+    Raises OSError where it cannot be listed. Its `read` raises OSError as `read_start`.
+    """
     names: list[str] = []
     nested: list[str] = []
     with os.scandir(path) as entries:
         for entry in entries:
             names.append(entry.name)
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                nested.extend(_telling(entry.path, entry.name))
+                with os.scandir(entry.path) as inside:
+                    found = (f"{entry.name}/{each.name}" for each in inside)
+                    nested.extend(filter(is_telling, found))
     return Folder(
-        path=path, names=tuple(sorted(names)), nested=tuple(sorted(nested)), rotation=rotation
+        names=tuple(sorted(names)),
+        nested=tuple(sorted(nested)),
+        strays=dict(_strays(path, sorted(names))),
+        read=lambda files, extent: (read_start(path / file, file, extent) for file in files),
     )
 
 
-def _telling(path: str, name: str) -> Iterator[str]:
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if name == "rotation" or entry.name.endswith(_PICKLES):
-                yield f"{name}/{entry.name}"
+def is_telling(name: str) -> bool:
+    """Say whether the name of a file in a subfolder is worth a look."""
+    return name.startswith("rotation/") or name.endswith(_PICKLES)
+
+
+def read_document(folder: Folder, name: str) -> Start:
+    """Read a JSON document: all of it, up to the size that the reader refuses, in one piece."""
+    [start] = folder.read((name,), lambda there, size: 0 if there else min(size, MAX_BYTES + 1))
+    return start
 
 
 def safetensors_names(folder: Folder) -> list[str]:
@@ -123,21 +158,41 @@ def read_bounded(path: Path, limit: int) -> bytes:
         return read_exactly(descriptor, min(size, limit + 1))
 
 
-def _links(folder: Folder) -> Iterator[Problem]:
-    home = folder.path.resolve()
+def read_start(path: Path, file: str, extent: Extent) -> Start:
+    """Read how a file begins, `file` being its name. Raises OSError as `opened`."""
+    if found := irregularity(path):
+        return Start(file=file, irregular=found)
+    pieces: tuple[bytes, ...] = ()
+    with opened(path) as (descriptor, size):
+        while wanted := extent(pieces, size):
+            piece = read_exactly(descriptor, wanted)
+            if len(piece) < wanted:
+                raise changed(path)
+            pieces += (piece,)
+    return Start(file=file, size=size, pieces=pieces)
+
+
+def _strays(path: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the links among what is read that lead out of the folder, with their targets."""
+    home = path.resolve()
     blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else None
-    for name in folder.names:
-        link = folder.path / name
+    for name in names:
+        link = path / name
         if not name.endswith((SUFFIX, ".json")) or not link.is_symlink() or irregularity(link):
             continue
         target = link.resolve()
         if not target.is_relative_to(home) and target.parent != blobs:
-            yield Problem(
-                message="a link leads out of the folder: a copy of the folder lacks the file",
-                file=name,
-                expected="a file of its own, or a link inside the folder",
-                found=f"a link to {os.readlink(link)}",
-            )
+            yield name, os.readlink(link)
+
+
+def _links(folder: Folder) -> Iterator[Problem]:
+    for name, target in folder.strays.items():
+        yield Problem(
+            message="a link leads out of the folder: a copy of the folder lacks the file",
+            file=name,
+            expected="a file of its own, or a link inside the folder",
+            found=f"a link to {target}",
+        )
 
 
 def _pickles(folder: Folder) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from nibblespec.conformance.artifacts.findings import (
     apply_rules,
     finding,
 )
-from nibblespec.conformance.artifacts.folder import changed, irregularity, opened, read_exactly
+from nibblespec.conformance.artifacts.folder import Start, read_start
 from nibblespec.conformance.artifacts.json_findings import as_problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import (
@@ -145,26 +145,39 @@ def check_header(raw: bytes, size: int, file: str) -> HeaderReport:
     return HeaderReport(_without(header, unsound), findings)
 
 
+def header_extent(there: tuple[bytes, ...], size: int) -> int:
+    """Say how far to read a file: its first 8 bytes, and the header if they make sense."""
+    if not there:
+        return min(size, PREFIX_BYTES)
+    length = header_length(there[0], size, "")
+    return length if len(there) == 1 and isinstance(length, int) else 0
+
+
+def check_start(start: Start) -> HeaderReport:
+    """Check the start of a file that was read as far as `header_extent` says.
+
+    Implements ST-FILE-REGULAR, and what `header_length` and `check_header` do.
+    """
+    if start.irregular:
+        problem = Problem(
+            message="a name that ends in .safetensors is no regular file",
+            expected="a regular file, or a link to one",
+            found=start.irregular,
+        )
+        return HeaderReport(None, [finding("ST-FILE-REGULAR", problem, start.file)])
+    prefix, raw, *_ = *start.pieces, b"", b""
+    length = header_length(prefix, start.size, start.file)
+    if isinstance(length, Finding):
+        return HeaderReport(None, [length])
+    return check_header(raw, start.size, start.file)
+
+
 def read_header(path: Path, file: str) -> HeaderReport:
     """Read and check the header of a file, named `file` in findings.
 
     Raises OSError where the file cannot be read, or changes meanwhile.
     """
-    if found := irregularity(path):
-        problem = Problem(
-            message="a name that ends in .safetensors is no regular file",
-            expected="a regular file, or a link to one",
-            found=found,
-        )
-        return HeaderReport(None, [finding("ST-FILE-REGULAR", problem, file)])
-    with opened(path) as (descriptor, size):
-        length = header_length(read_exactly(descriptor, PREFIX_BYTES), size, file)
-        if isinstance(length, Finding):
-            return HeaderReport(None, [length])
-        raw = read_exactly(descriptor, length)
-    if len(raw) < length:
-        raise changed(path)
-    return check_header(raw, size, file)
+    return check_start(read_start(path, file, header_extent))
 
 
 def _header(value: Mapping[str, object], data_start: int, size: int, file: str) -> Header:

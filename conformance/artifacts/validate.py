@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from nibblespec.conformance.artifacts.checkpoint import check_headers
 from nibblespec.conformance.artifacts.findings import Finding
+from nibblespec.conformance.artifacts.folder import list_folder
 from nibblespec.conformance.artifacts.manifest import ManifestReport, check_manifest
 from nibblespec.spec.formats import (
     AnyManifest,
@@ -105,7 +106,7 @@ def _folder_findings(
     folder: Path, checked: ManifestReport, contents: bool, progress: Progress | None
 ) -> list[Finding]:
     try:
-        report = check_headers(folder, checked)
+        report = check_headers(list_folder(folder), checked)
         if not contents:
             return report.findings
         # NumPy is imported here alone: the other levels do without it.
