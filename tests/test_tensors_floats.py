@@ -5,7 +5,7 @@ from math import isfinite, isnan
 import ml_dtypes
 import numpy as np
 import pytest
-from nibblespec.conformance.artifacts.blocks import Run
+from nibblespec.conformance.artifacts.blocks import Bytes, Run
 from nibblespec.conformance.artifacts.float_contents import (
     FLOATS,
     float_value,
@@ -43,7 +43,7 @@ EDGES = {
 }
 
 
-def blocks(bits: list[int], dtype: str) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+def blocks(bits: list[int], dtype: str) -> tuple[Bytes, ...]:
     """Return elements, given by their bits, as the block of a tensor."""
     return (np.array(bits, f"<u{FLOATS[dtype].size}").view(np.uint8),)
 
