@@ -315,6 +315,12 @@ def test_sound_rope_settings(rope: Json) -> None:
         assert problems(requirement, put(PLAIN, rope, "rope")) == []
 
 
+@pytest.mark.parametrize(("low", "found"), [(1.0, 0), (4, 1), (4.0, 1), (5.0, 1), ("1", 1)])
+def test_low_band_ends_before_the_high_one(low: Json, found: int) -> None:
+    rope = {"scaling": {"low_freq_factor": low, "high_freq_factor": 4.0}}
+    assert len(problems("BN1-ROPE-BANDS", put(PLAIN, rope, "rope"))) == found
+
+
 @pytest.mark.parametrize("value", [None, [], {}, True, "", "1", 0, -1, 1.5, 10**300, -1e308])
 @pytest.mark.parametrize("key", ["factor", "low_freq_factor", "high_freq_factor", "rope_type"])
 def test_any_value_in_the_scaling_ends_in_short_problems(key: str, value: Json) -> None:

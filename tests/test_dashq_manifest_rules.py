@@ -76,7 +76,9 @@ def test_codes_of_2_to_the_63_bytes_are_the_first_that_are_too_large(
     rows: int, too_large: bool
 ) -> None:
     value = manifest({"a": module(rows, 2**32, group=2**31)})
-    assert bool(problems("DQ1-MODULE-SIZE", value)) == too_large
+    found = [problem.found for problem in problems("DQ1-MODULE-SIZE", value)]
+    sizes = "9223372036854775808 bytes of codes, 17179869184 of scales"
+    assert found == ([sizes] if too_large else [])
 
 
 def test_the_last_word_counts_whole() -> None:
@@ -365,6 +367,15 @@ def test_repr_of_a_flat_dictionary_reads_as_that_dictionary(value: dict[str, Jso
 )
 def test_anything_else_is_not_read(text: str) -> None:
     assert dashq_results.read_repr(text) is None
+
+
+@pytest.mark.parametrize(("length", "readable"), [(10_000, True), (10_001, False)])
+def test_copies_of_more_than_ten_thousand_characters_are_not_read(
+    length: int, readable: bool
+) -> None:
+    text = "{'a': '" + "x" * (length - 9) + "'}"
+    assert len(text) == length
+    assert (dashq_results.read_repr(text) is not None) == readable
 
 
 def test_empty_dictionary_is_read() -> None:

@@ -67,7 +67,8 @@ def size(manifest: Manifest) -> Iterator[Problem]:
     """BN1-LAYER-SIZE: no tensor has 2^63 bytes."""
     for name, layer in manifest.layers.items():
         rows, columns = layer.shape
-        largest = max(rows * columns // 2, 2 * rows * layer.groups, 2 * rows)
+        # A bias is no larger than the scales.
+        largest = max(rows * columns // 2, 2 * rows * layer.groups)
         if largest >= TOO_LARGE:
             yield _too_large(pointer(LAYERS, name), largest)
     for name, transform in manifest.online_hadamard.layers.items():
