@@ -158,9 +158,6 @@ def pytest_runtest_makereport(
     error = call.excinfo.value if call.excinfo else None
     result = _result(report, error)
     ids = _ids(item)
-    if isinstance(error, NotClaimed):
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1] or 0, f"not claimed: {error}")
     if isinstance(error, Violation):
         ids = tuple(dict.fromkeys((*error.requirements, *ids)))
     if isinstance(error, Violation | BackendError):

@@ -176,7 +176,7 @@ def many_activations(capabilities: Capabilities) -> Domain[Activations]:
 def wide_transforms(capabilities: Capabilities) -> Domain[Transform]:
     """Draw transforms of many rows far from zero, whose sums cancel."""
     dtypes = float_dtypes(capabilities)
-    shapes = widths(capabilities, largest=2048)
+    shapes = widths(capabilities, largest=1024)
 
     def case(shape: tuple[int, int], matrix: str, dtype: FloatDtype, seed: int) -> Transform:
         return make_transform(*shape, (MANY,), "far from zero", matrix, (dtype, dtype), seed)

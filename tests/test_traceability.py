@@ -1,0 +1,36 @@
+"""Text, validator and suite name the same requirements."""
+
+import pkgutil
+from importlib import import_module
+
+from nibblespec.conformance import suite
+from nibblespec.spec.requirements import requirements
+
+
+def tests_of_the_suite() -> dict[str, tuple[str, ...]]:
+    """Return the requirement ids of every test function of the suite, as `file::function`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for module in pkgutil.iter_modules(suite.__path__):
+        if not module.name.startswith("test_"):
+            continue
+        for name, value in vars(import_module(f"{suite.__name__}.{module.name}")).items():
+            if name.startswith("test_") and callable(value):
+                marks = [mark for mark in value.pytestmark if mark.name == "requirement"]
+                found[f"{module.name}.py::{name}"] = tuple(one for m in marks for one in m.args)
+    return found
+
+
+def test_every_requirement_of_backends_has_a_test() -> None:
+    stated = {one.id for one in requirements().values() if one.checked_by == "backend"}
+    tested = {one for ids in tests_of_the_suite().values() for one in ids}
+    assert stated - tested == set()
+
+
+def test_suite_names_only_requirements_of_backends() -> None:
+    stated = {one.id for one in requirements().values() if one.checked_by == "backend"}
+    assert {one for ids in tests_of_the_suite().values() for one in ids} - stated == set()
+
+
+def test_every_test_of_the_suite_states_requirements_of_one_level() -> None:
+    for test, ids in tests_of_the_suite().items():
+        assert len({requirements()[one].level for one in ids}) == 1, test
