@@ -186,10 +186,10 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_teststatus(
-    report: pytest.TestReport,
+    report: pytest.TestReport | pytest.CollectReport,
 ) -> tuple[str, str, str] | None:
-    """Spell the results as the report does."""
-    for found in _results(report):
+    """Spell the results as the report does; what could not be collected has none."""
+    for found in _results(report) if isinstance(report, pytest.TestReport) else ():
         if report.outcome == "passed":
             continue
         if found.result == "not-claimed":
