@@ -1,0 +1,316 @@
+"""The nested layer: y = Σ over segments of dot · (sx · sw) + bias, dot the product of integer codes.
+
+    grid:    blocks of N  ×  blocks of M  ×  parts of K
+    segment: dot [BN, BM] int32, exact, in steps of BLOCK_K; part += dot · (sw · sx)
+    y:       ((part 0 + part 1) + part 2) + … + bias, rounded once
+
+The weight is the left factor: codes go from bytes to the matrix units, and one token pads to 16
+columns. The draft reads `hi` alone: half of the bytes.
+
+Of floating-point numbers there is nothing but one product and one sum per segment and element, each
+rounded by itself, in the order of the segments; parts follow from the layer's shape alone. So no
+block size and no number of tokens changes a bit of a row (NUM-INVARIANT-ROWS), whether parts are
+added by one program (many tokens) or by a second kernel (few tokens: parts run side by side).
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from nibblespec.optimized.kernels import INTERPRETED
+from nibblespec.optimized.kernels.launch import launch
+from nibblespec.optimized.kernels.nested_reconstruct import plane_scale
+from nibblespec.optimized.kernels.parts import add_parts
+from nibblespec.optimized.kernels.planes import excess_to_int8, interleave, load_codes
+from nibblespec.optimized.kernels.rounding import round_to, to_float32
+
+PROGRAMS = 4 if INTERPRETED else 264
+"""Programs that a layer is cut into at least, where it has as many groups: two per multiprocessor.
+
+A constant, not the device's number: results would depend on it.
+"""
+
+ROWS_OF_A_PART = 64
+"""Rows of the weight per program, in the count of programs."""
+
+SPLIT_TOKENS = 64
+"""Tokens up to which parts run side by side."""
+
+EXACT_COLUMNS = (1 << 17) - 1
+"""Columns of products up to 2**14 whose sum fits int32."""
+
+
+@triton.jit
+def whole_codes(
+    hi: tl.tensor,
+    lo: tl.tensor,
+    row: tl.tensor,
+    first: tl.tensor,
+    rows: tl.tensor,
+    row_bytes: tl.tensor,
+    TARGET: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> tl.tensor:
+    """Return codes (row[i], first … first + BLOCK - 1), int8 [R, BLOCK], for an even `first`."""
+    byte = first // 2 + tl.arange(0, BLOCK // 2)
+    inside = (row < rows)[:, None] & (byte < row_bytes)[None, :]
+    even, odd = load_codes(hi, lo, row[:, None] * row_bytes + byte[None, :], inside, TARGET)
+    return interleave(excess_to_int8(even, TARGET), excess_to_int8(odd, TARGET))
+
+
+@triton.jit
+def any_codes(
+    hi: tl.tensor,
+    lo: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    inside: tl.tensor,
+    row_bytes: tl.tensor,
+    TARGET: tl.constexpr,
+) -> tl.tensor:
+    """Return codes (row[i], column[j]), int8 [R, C], each from a byte of its own."""
+    place = row[:, None] * row_bytes + (column // 2)[None, :]
+    even, odd = load_codes(hi, lo, place, inside, TARGET)
+    return excess_to_int8(tl.where((column % 2 == 0)[None, :], even, odd), TARGET)
+
+
+@triton.jit
+def whole_products(
+    xq: tl.tensor,
+    hi: tl.tensor,
+    lo: tl.tensor,
+    row: tl.tensor,
+    token: tl.tensor,
+    start: tl.tensor,
+    rows: tl.tensor,
+    tokens: tl.tensor,
+    row_bytes: tl.tensor,
+    TARGET: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> tl.tensor:
+    """Return the products of BLOCK columns from an even `start`, int32 [N, M]."""
+    code = whole_codes(hi, lo, row, start, rows, row_bytes, TARGET, BLOCK)
+    column = start + tl.arange(0, BLOCK)
+    place = token[None, :] * (2 * row_bytes) + column[:, None]
+    x = tl.load(xq + place, mask=(token < tokens)[None, :], other=0)
+    return tl.dot(code, x, out_dtype=tl.int32)
+
+
+@triton.jit
+def add_segment(
+    total: tl.tensor,
+    dot: tl.tensor,
+    sx: tl.tensor,
+    scale: tl.tensor,
+    row: tl.tensor,
+    token: tl.tensor,
+    rows: tl.tensor,
+    tokens: tl.tensor,
+    x_groups: tl.tensor,
+    w_groups: tl.tensor,
+    x_group: tl.tensor,
+    w_group: tl.tensor,
+    TARGET: tl.constexpr,
+) -> tl.tensor:
+    """Return total + dot · (sw · sx), float32 [N, M]."""
+    of_x = tl.load(sx + token * x_groups + x_group, mask=token < tokens, other=0.0)
+    stored = tl.load(scale + row * w_groups + w_group, mask=row < rows, other=0.0)
+    factor = plane_scale(stored, TARGET)[:, None] * of_x[None, :]
+    return total + dot.to(tl.float32) * factor
+
+
+@triton.jit
+def nested_linear_kernel(
+    xq: tl.tensor,
+    sx: tl.tensor,
+    hi: tl.tensor,
+    lo: tl.tensor,
+    scale: tl.tensor,
+    bias: tl.tensor,
+    y: tl.tensor,
+    tokens: tl.tensor,
+    rows: tl.tensor,
+    row_bytes: tl.tensor,
+    x_groups: tl.tensor,
+    w_groups: tl.tensor,
+    part_groups: tl.tensor,
+    parts: tl.tensor,
+    TARGET: tl.constexpr,
+    X_WIDTH: tl.constexpr,
+    W_WIDTH: tl.constexpr,
+    WHOLE: tl.constexpr,
+    BIAS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    SUM: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+) -> None:
+    """Write y [tokens, rows], or, SPLIT, the sum of one part: float32 [parts, tokens, rows].
+
+    X_WIDTH, W_WIDTH: columns of a group of xq and of the weight. WHOLE: BLOCK_K divides W_WIDTH and
+    W_WIDTH divides X_WIDTH. SUM: the integer type that a segment is added up in.
+    """
+    token_blocks = (tokens + BLOCK_M - 1) // BLOCK_M
+    row_blocks = (rows + BLOCK_N - 1) // BLOCK_N
+    program = tl.program_id(0)
+    token = (program % token_blocks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    block = program // token_blocks
+    row = (block % row_blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    first_part = block // row_blocks if SPLIT else 0
+    last_part = first_part + 1 if SPLIT else parts
+
+    total = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
+    for part in range(first_part, last_part):
+        part_sum = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
+        begin = part * part_groups
+        for group in range(begin, min(begin + part_groups, w_groups)):
+            start = group * W_WIDTH
+            if WHOLE and W_WIDTH == BLOCK_K:
+                dot = whole_products(
+                    xq, hi, lo, row, token, start, rows, tokens, row_bytes, TARGET, BLOCK_K
+                )
+                part_sum = add_segment(
+                    part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
+                    start // X_WIDTH, group, TARGET,
+                )  # fmt: skip
+            elif WHOLE:
+                dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
+                for first in range(start, start + W_WIDTH, BLOCK_K):
+                    dot += whole_products(
+                        xq, hi, lo, row, token, first, rows, tokens, row_bytes, TARGET, BLOCK_K
+                    ).to(SUM)
+                part_sum = add_segment(
+                    part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
+                    start // X_WIDTH, group, TARGET,
+                )  # fmt: skip
+            else:
+                end = start + W_WIDTH
+                for x_group in range(start // X_WIDTH, (end - 1) // X_WIDTH + 1):
+                    stop = min(end, (x_group + 1) * X_WIDTH)
+                    dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
+                    for first in range(max(start, x_group * X_WIDTH), stop, BLOCK_K):
+                        column = first + tl.arange(0, BLOCK_K)
+                        inside = (row < rows)[:, None] & (column < stop)[None, :]
+                        code = any_codes(hi, lo, row, column, inside, row_bytes, TARGET)
+                        place = token[None, :] * (2 * row_bytes) + column[:, None]
+                        inside = (token < tokens)[None, :] & (column < stop)[:, None]
+                        x = tl.load(xq + place, mask=inside, other=0)
+                        dot += tl.dot(code, x, out_dtype=tl.int32).to(SUM)
+                    part_sum = add_segment(
+                        part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
+                        x_group, group, TARGET,
+                    )  # fmt: skip
+        total += part_sum
+
+    place = token[None, :] * rows + row[:, None]
+    inside = (row < rows)[:, None] & (token < tokens)[None, :]
+    if SPLIT:
+        of_part = first_part.to(tl.int64) * tokens * rows
+        tl.store(y + of_part + place, total, mask=inside)
+    else:
+        if BIAS:
+            total += to_float32(tl.load(bias + row, mask=row < rows, other=0.0))[:, None]
+        tl.store(y + place, round_to(total, y.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """Blocks of a program; none of them changes a bit of the result."""
+
+    n: int
+    m: int
+    num_warps: int
+    num_stages: int
+
+
+def tiles(rows: int, tokens: int) -> Tiles:
+    """Return the blocks for so many rows of the weight and tokens."""
+    n = min(64, max(16, triton.next_power_of_2(rows)))
+    if tokens <= 16:
+        return Tiles(n=n, m=16, num_warps=4, num_stages=4)
+    if tokens <= 64:
+        return Tiles(n=n, m=64, num_warps=4, num_stages=3)
+    return Tiles(
+        n=min(128, max(16, triton.next_power_of_2(rows))), m=128, num_warps=8, num_stages=3
+    )
+
+
+def part_groups(rows: int, groups: int) -> int:
+    """Return the weight groups of a part: few where rows alone would leave a device idle."""
+    wanted = max(1, PROGRAMS // triton.cdiv(rows, ROWS_OF_A_PART))
+    return triton.cdiv(groups, min(wanted, groups))
+
+
+def step_columns(x_width: int, w_width: int) -> tuple[int, bool]:
+    """Return BLOCK_K and whether segments are whole multiples of it that begin at even columns."""
+    block = min(128, w_width & -w_width)
+    if block >= 32 and x_width % w_width == 0:
+        return block, True
+    return (64 if min(x_width, w_width) > 32 else 32), False
+
+
+def nested_linear(
+    xq: torch.Tensor,
+    sx: torch.Tensor,
+    hi: torch.Tensor,
+    lo: torch.Tensor | None,
+    scale: torch.Tensor,
+    bias: torch.Tensor | None,
+    plane: str,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """Return Σ over segments of dot · (sx · sw), plus bias: dtype [M, N].
+
+    xq int8 [M, K] and sx float32 [M, Ga]; hi, lo uint8 [N, K/2], lo None for the draft; scale
+    float16 [N, G]; bias float16 [N] or None. Implements BN1-LINEAR-DOT, BN1-LINEAR-SEGMENTS,
+    BN1-LINEAR-TARGET, BN1-LINEAR-BIAS, NUM-LINEAR-NESTED and NUM-INVARIANT-ROWS.
+    """
+    tokens, columns = xq.shape
+    rows, groups = scale.shape
+    low = lo if plane == "target" else None
+    y = torch.empty(tokens, rows, dtype=dtype, device=xq.device)
+    if y.numel() == 0:
+        return y
+    x_width, w_width = columns // sx.shape[1], columns // groups
+    block_k, whole = step_columns(x_width, w_width)
+    of_a_part = part_groups(rows, groups)
+    parts = triton.cdiv(groups, of_a_part)
+    split = parts > 1 and tokens <= SPLIT_TOKENS
+    tile = tiles(rows, tokens)
+    sums = torch.empty(parts, tokens, rows, dtype=torch.float32, device=xq.device) if split else y
+    launch(
+        nested_linear_kernel,
+        triton.cdiv(tokens, tile.m) * triton.cdiv(rows, tile.n) * (parts if split else 1),
+        xq.contiguous(),
+        sx.contiguous(),
+        hi,
+        hi if low is None else low,
+        scale,
+        scale if bias is None else bias.contiguous(),
+        sums,
+        tokens,
+        rows,
+        columns // 2,
+        sx.shape[1],
+        groups,
+        of_a_part,
+        parts,
+        exact=True,
+        num_warps=tile.num_warps,
+        num_stages=tile.num_stages,
+        TARGET=low is not None,
+        X_WIDTH=x_width,
+        W_WIDTH=w_width,
+        WHOLE=whole,
+        BIAS=bias is not None,
+        SPLIT=split,
+        SUM=tl.int32 if min(x_width, w_width) <= EXACT_COLUMNS else tl.int64,
+        BLOCK_N=tile.n,
+        BLOCK_M=tile.m,
+        BLOCK_K=block_k,
+    )
+    if split:
+        add_parts(sums, bias, y)
+    return y
