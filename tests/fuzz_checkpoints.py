@@ -1,12 +1,13 @@
-"""Mutate the files of the example checkpoints; level headers must end in findings on every one.
+"""Mutate the files of the example checkpoints; level tensors must end in findings on every one.
 
-    python tests/fuzz_checkpoints.py --count 50000 --seed 1
+    python -m tests.fuzz_checkpoints --count 50000 --seed 1
 
-Each mutant is an example checkpoint with one file changed: a safetensors header (its bytes, its
-length, or its JSON), the index, config.json or the manifest. It is validated as a folder, and what
-was found is written in every output form. Prints figures; exits with 1 where a mutant raises, needs
-more than `--seconds` of processor time, or memory grows by more than `--mebibytes` after the first
-tenth. `--only INDEX` repeats one mutant and writes what was found in it.
+Each mutant is an example checkpoint with one file changed: a safetensors file (its header as bytes
+or as JSON, its length, its data), the index, config.json, the manifest or the list of checksums. It
+is validated as a folder, and what was found is written in every output form. Prints figures; exits
+with 1 where a mutant raises, needs more than `--seconds` of processor time, or memory grows by more
+than `--mebibytes` after the first tenth. `--only INDEX` repeats one mutant and writes what was
+found in it.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from fuzz_manifests import MUTATIONS, bounded, mutate_bytes
+from nibblespec.conformance.artifacts.checksums import CHECKSUMS
 from nibblespec.conformance.artifacts.render_json import reports_json
 from nibblespec.conformance.artifacts.render_sarif import reports_sarif
 from nibblespec.conformance.artifacts.render_text import reports_text
@@ -29,6 +30,8 @@ from nibblespec.conformance.artifacts.validate import Report, check_path
 from nibblespec.conformance.examples.files import INDEX
 from nibblespec.conformance.examples.models import BITNEST, DASHQ, SHARDS
 from nibblespec.conformance.examples.write import example_files, write_files
+
+from tests.fuzz_manifests import MUTATIONS, bounded, mutate_bytes
 
 TARGETS: tuple[tuple[str, str], ...] = (
     (DASHQ, SHARDS[0]),
@@ -42,10 +45,22 @@ TARGETS: tuple[tuple[str, str], ...] = (
     (BITNEST, "aux.safetensors"),
     (BITNEST, "config.json"),
     (BITNEST, "meta.json"),
+    (BITNEST, "planes.safetensors"),
+    (BITNEST, CHECKSUMS),
+    (BITNEST, CHECKSUMS),
 )
 """Format and file; what is listed twice is drawn twice as often."""
 
 LENGTHS = (0, 1, 7, 8, 2**16, 99_999_999, 100_000_000, 100_000_001, 2**31, 2**63, 2**64 - 1)
+
+SPECIAL = (0x00, 0x7C, 0x7E, 0x7F, 0x80, 0x88, 0xFC, 0xFF)
+"""Bytes that make numbers zeros, infinities and NaNs, or codes all the same."""
+
+NAMES = (
+    b"", b".", b"..", b"../meta.json", b"/dev/zero", b"./config.json", b"rotation", b"a//b", b"\\x",
+    b"config.json\r", b"caf\xc3\xa9", b"\xff", b"\x00", b"x" * 300, b"x/" * 3000, CHECKSUMS.encode(),
+)  # fmt: skip
+"""Names for a list of checksums."""
 
 ORIGINALS: dict[str, dict[str, bytes]] = {
     family: {name: data for name, data in example_files(family).items() if isinstance(data, bytes)}
@@ -74,10 +89,46 @@ def mutate_header(rng: Random, data: bytes) -> bytes:
             return data + rng.randbytes(rng.choice((1, 8, 1000)))
         case 3:
             return mutate_bytes(rng, data[: 8 + length]) + rest
+        case 4:
+            return data[: 8 + length] + mutate_data(rng, rest)
     changed = mutate_document(rng, header)
     if rng.random() < 0.5:
         changed += b" " * (-len(changed) % 8)
     return len(changed).to_bytes(8, "little") + changed + rest
+
+
+def mutate_data(rng: Random, data: bytes) -> bytes:
+    """Change some bytes of tensors, and not how many there are."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 2, 20))):
+        start = rng.randrange(len(data))
+        count = min(len(data) - start, rng.choice((1, 2, 4, 64, 5000)))
+        special = bytes([rng.choice(SPECIAL)]) * count
+        changed[start : start + count] = rng.choice((special, rng.randbytes(count)))
+    return bytes(changed)
+
+
+def mutate_checksums(rng: Random, data: bytes) -> bytes:
+    """Change, drop, double or insert lines of a list of checksums."""
+    lines = data.split(b"\n")
+    index = rng.randrange(len(lines))
+    digest, separator, name = lines[index][:64], lines[index][64:66], lines[index][66:]
+    match rng.randrange(7):
+        case 0:
+            lines[index] = digest + separator + rng.choice(NAMES)
+        case 1:
+            lines[index] = digest + rng.choice((b"", b" ", b" *", b"\t", b"   ")) + name
+        case 2:
+            lines[index] = rng.choice((digest.upper(), digest[:-1], digest + b"0")) + b"  " + name
+        case 3:
+            del lines[index]
+        case 4:
+            lines[index:index] = [lines[index]] * rng.choice((1, 1, 2000))
+        case 5:
+            lines[index] = rng.choice((b"", b"#", b"\\", b"\xef\xbb\xbf")) + lines[index]
+        case _:
+            return mutate_bytes(rng, data)
+    return rng.choice((b"\n", b"\n", b"\n", b"\r\n", b"\r")).join(lines)
 
 
 def mutant(seed: int, index: int) -> tuple[str, str, bytes]:
@@ -87,7 +138,8 @@ def mutant(seed: int, index: int) -> tuple[str, str, bytes]:
     data = ORIGINALS[family][name]
     if name.endswith(".safetensors"):
         return family, name, mutate_header(rng, data)
-    return family, name, mutate_document(rng, data)
+    mutate = mutate_checksums if name == CHECKSUMS else mutate_document
+    return family, name, mutate(rng, data)
 
 
 def examine(folder: Path, seed: int, index: int) -> Report:
@@ -96,7 +148,7 @@ def examine(folder: Path, seed: int, index: int) -> Report:
     path = folder / family / name
     path.write_bytes(data)
     try:
-        report = check_path(str(folder / family))
+        report = check_path(str(folder / family), "tensors")
     finally:
         path.write_bytes(ORIGINALS[family][name])
     json.loads(reports_json([report], [], version="0"))
