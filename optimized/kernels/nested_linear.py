@@ -1,4 +1,4 @@
-"""The nested layer: y = Σ over segments of dot · (sx · sw) + bias, dot the product of integer codes.
+"""The nested layer: y = Σ over segments of dot · (sx · sw) + bias, dot a product of whole numbers.
 
     grid:    blocks of N  ×  blocks of M  ×  parts of K
     segment: dot [BN, BM] int32, exact, in steps of BLOCK_K; part += dot · (sw · sx)
