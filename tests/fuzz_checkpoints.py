@@ -58,7 +58,8 @@ SPECIAL = (0x00, 0x7C, 0x7E, 0x7F, 0x80, 0x88, 0xFC, 0xFF)
 
 NAMES = (
     b"", b".", b"..", b"../meta.json", b"/dev/zero", b"./config.json", b"rotation", b"a//b", b"\\x",
-    b"config.json\r", b"caf\xc3\xa9", b"\xff", b"\x00", b"x" * 300, b"x/" * 3000, CHECKSUMS.encode(),
+    b"config.json\r", b"caf\xc3\xa9", b"\xff", b"\x00", b"x" * 300, b"x/" * 3000,
+    CHECKSUMS.encode(),
 )  # fmt: skip
 """Names for a list of checksums."""
 

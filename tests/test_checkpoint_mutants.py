@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 from nibblespec.conformance.examples.write import write_files
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fuzz_checkpoints as fuzz
+from tests import fuzz_checkpoints as fuzz
 
 
 @pytest.fixture(scope="module")
