@@ -107,13 +107,13 @@ def _positive(text: str) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and refuse a report that could not be written at the end."""
     config.addinivalue_line("markers", "requirement(*ids): requirements that a test speaks of")
+    config.stash[COLLECTOR] = Collector()
+    config.pluginmanager.register(config.stash[COLLECTOR], "nibblespec-collector")
     for path in config.getoption("--report"):
         if path.suffix not in (".json", ".md"):
             raise pytest.UsageError(f"--report: expected a .json or .md file, found {path}")
         if not path.absolute().parent.is_dir():
             raise pytest.UsageError(f"--report: no folder {path.absolute().parent}")
-    config.stash[COLLECTOR] = Collector()
-    config.pluginmanager.register(config.stash[COLLECTOR], "nibblespec-collector")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -242,7 +242,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         try:
             write_report(run, path)
         except OSError as error:
-            raise pytest.UsageError(f"--report {path}: cannot be written: {error}") from error
+            # Only pytest.exit ends a session that is at its end without a traceback.
+            reason = f"--report {path}: cannot be written: {error}"
+            pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def trial_of(item: pytest.Item) -> Trial:

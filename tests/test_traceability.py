@@ -7,7 +7,7 @@ from nibblespec.conformance import suite
 from nibblespec.spec.requirements import requirements
 
 
-def tests_of_the_suite() -> dict[str, tuple[str, ...]]:
+def ids_by_test() -> dict[str, tuple[str, ...]]:
     """Return the requirement ids of every test function of the suite, as `file::function`."""
     found: dict[str, tuple[str, ...]] = {}
     for module in pkgutil.iter_modules(suite.__path__):
@@ -22,15 +22,15 @@ def tests_of_the_suite() -> dict[str, tuple[str, ...]]:
 
 def test_every_requirement_of_backends_has_a_test() -> None:
     stated = {one.id for one in requirements().values() if one.checked_by == "backend"}
-    tested = {one for ids in tests_of_the_suite().values() for one in ids}
+    tested = {one for ids in ids_by_test().values() for one in ids}
     assert stated - tested == set()
 
 
 def test_suite_names_only_requirements_of_backends() -> None:
     stated = {one.id for one in requirements().values() if one.checked_by == "backend"}
-    assert {one for ids in tests_of_the_suite().values() for one in ids} - stated == set()
+    assert {one for ids in ids_by_test().values() for one in ids} - stated == set()
 
 
 def test_every_test_of_the_suite_states_requirements_of_one_level() -> None:
-    for test, ids in tests_of_the_suite().items():
+    for test, ids in ids_by_test().items():
         assert len({requirements()[one].level for one in ids}) == 1, test

@@ -118,7 +118,9 @@ def make_attention(
         q=q.astype(np.float32).astype(DTYPES[dtypes[0]]),
         keys=make_planes((batch, heads, length, head_dim), seed, tame=True),
         values=make_planes((batch, heads, length, head_dim), seed + 1, tame=True),
-        offset=None if offsets is None else offsets.astype(np.float32).astype(DTYPES[dtypes[0]]),
+        offset=None
+        if offsets is None
+        else offsets.astype(np.float32).astype(DTYPES[dtypes[seed % 2]]),
     )
 
 

@@ -83,13 +83,15 @@ def nested_blocks(capabilities: Capabilities) -> Domain[NestedLayer]:
 
 
 def attention_blocks(capabilities: Capabilities) -> Domain[Attention]:
-    """Attention calls of every number of queries, of keys and of sequences."""
+    """Attention calls of every number of queries, keys, sequences and heads."""
     dtypes = float_dtypes(capabilities)
     dims = head_dims(capabilities)
     counts = [
         *((1, 1, 1, queries, 0, 1) for queries in BORDERS if queries <= 33),
         *((1, 1, 2, 1, keys - 1, 0) for keys in BORDERS),
         *((batch, 1, 1, 1, 2, 0) for batch in (1, 2, 3, 4, 5, 8, 9)),
+        *((1, heads, 1, 1, 2, 0) for heads in (4, 5, 8, 9, 16, 17)),
+        *((1, 1, ratio, 1, 2, 0) for ratio in (4, 5, 7, 8, 9, 16, 17)),
     ]
     return only(
         *(

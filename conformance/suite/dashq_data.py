@@ -66,6 +66,9 @@ def make_weight(module: Module, dtype: FloatDtype, seed: int, start: int = 0) ->
     groups = np.arange(module.num_groups) + start
     codes = edge_codes(generator, module, groups)
     scale_dtype = DTYPES[module.scale_zero_dtype]
+    scale = edge_scales(generator, groups, scale_dtype)
+    # No quantizer writes a negative scale, but the formula has no exception for one.
+    scale = np.where(groups % 13 == 4, -scale, scale)
     return DashqWeight(
         module=module,
         dtype=dtype,
@@ -73,7 +76,7 @@ def make_weight(module: Module, dtype: FloatDtype, seed: int, start: int = 0) ->
         start=start,
         codes=codes,
         words=fill_spare_bits(generator, pack(codes.reshape(-1), module.nbits), codes.size, module),
-        scale=edge_scales(generator, groups, scale_dtype).reshape(-1, 1),
+        scale=scale.reshape(-1, 1),
         zero=edge_zeros(generator, groups, module.nbits, scale_dtype).reshape(-1, 1),
     )
 

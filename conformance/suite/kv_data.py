@@ -124,28 +124,34 @@ def _ties(generator: Generator, shape: Shape, dtype: FloatDtype) -> Array:
 
 def _contraction(generator: Generator, shape: Shape, dtype: FloatDtype) -> Array:
     """Return vectors full of elements whose residual an FMA of d - q4 * s would change."""
+    largest, d = _fma_sensitive(generator, dtype)
     x = np.empty((int(np.prod(shape[:-1])), shape[-1]), np.float32)
-    for vector in x:
-        largest = generator.uniform(0.5, 2, 1).astype(np.float32).astype(DTYPES[dtype])
-        d = _fma_sensitive(generator, largest.astype(np.float32), dtype)
-        vector[:] = np.resize(d, shape[-1])
-        vector[-1] = largest[0]
+    for place, vector in enumerate(x):
+        chosen = place % len(largest)
+        vector[:-1] = np.resize(d[chosen], shape[-1] - 1)
+        vector[-1] = largest[chosen, 0]
+        vector[:] *= 2.0 ** (place % 7 - 3)
     return x.reshape(shape)
 
 
-def _fma_sensitive(generator: Generator, largest: Float32, dtype: FloatDtype) -> Float32:
-    """Draw elements beside ties of the residual; keep those that an FMA changes, if any."""
+def _fma_sensitive(generator: Generator, dtype: FloatDtype) -> tuple[Float32, list[Float32]]:
+    """Return largest elements [n, 1], and for each the elements beside it that an FMA changes.
+
+    An odd multiple of a 32nd of the largest element is midway between two residuals, but for the
+    rounding of the scale; which side it falls on depends on every other rounding too.
+    """
+    draws = generator.uniform(1, 2, (2048, 1)).astype(np.float32).astype(DTYPES[dtype])
+    largest = np.unique(draws.astype(np.float32))[:, np.newaxis]
+    generator.shuffle(largest)
+    d = (largest * np.arange(-31, 32, 2) / 32).astype(np.float32).astype(DTYPES[dtype])
+    d = d.astype(np.float32)
     scale = largest / np.float32(7)
     step = scale / np.float32(16)
-    ties = scale * generator.integers(-7, 8, 4096) + step * (generator.integers(-8, 8, 4096) + 0.5)
-    nudged = ties * (1 + generator.integers(-3, 4, 4096) * 2.0**-23)
-    d = np.clip(nudged, -largest, largest).astype(np.float32).astype(DTYPES[dtype])
-    d = d.astype(np.float32)
     q4 = np.clip(np.rint(d / scale), -8, 7)
     fused = (d.astype(np.float64) - q4.astype(np.float64) * scale).astype(np.float32)
-    changed = np.rint(fused / step) != np.rint((d - q4 * scale) / step)
-    kept: Float32 = d[changed] if changed.any() else d[:64]
-    return kept
+    one, two = (np.clip(np.rint(rest / step), -8, 7) for rest in (fused, d - q4 * scale))
+    useful = (one != two).any(axis=1)
+    return largest[useful], [d[row][one[row] != two[row]] for row in np.flatnonzero(useful)]
 
 
 KINDS: Mapping[str, Callable[[Generator, Shape, FloatDtype], Array]] = {

@@ -246,6 +246,7 @@ def exact_layers(capabilities: Capabilities) -> Domain[ExactLayer]:
         )
         for place, (kind, plane, dtype) in enumerate(product(CODE_KINDS, PLANES, dtypes))
     )
+    longest = case("all positive", row_counts[0], 5, max(sizes), 0, "target", dtypes[-1], 0)
     drawn = st.builds(
         case,
         st.sampled_from(tuple(CODE_KINDS)),
@@ -257,7 +258,7 @@ def exact_layers(capabilities: Capabilities) -> Domain[ExactLayer]:
         st.sampled_from(dtypes),
         SEEDS,
     )
-    return Domain(always, drawn)
+    return Domain((*always, longest), drawn)
 
 
 def prefill_layers(capabilities: Capabilities) -> Domain[NestedLayer]:

@@ -32,14 +32,14 @@ def make_codes(nbits: int, count: int, kind: str, seed: int) -> CodeSequence:
 
 
 def code_sequences(capabilities: Capabilities) -> Domain[CodeSequence]:
-    """Sequences that end at the end of a word, just before, just after and far behind it."""
+    """Sequences that end at the end of a word, just before, just after, far behind it; and none."""
     widths = bit_widths(capabilities)
     kinds = ("position", "random", "maximum")
     always = tuple(
         make_codes(nbits, count, kind, count)
         for nbits in widths
         for kind in kinds
-        for count in (1, 32 // nbits - 1, 32 // nbits, 32 // nbits + 1, 1001)
+        for count in (0, 1, 32 // nbits - 1, 32 // nbits, 32 // nbits + 1, 1001)
     )
     return Domain(
         always,
