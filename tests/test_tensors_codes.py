@@ -86,7 +86,7 @@ def test_a_zero_scale_with_one_code_is_sound_and_with_two_is_not(
     changed = PackedModule(module=module.module, words=words, scale=scale, zero=module.zero)
     (found,) = dashq_findings(tmp_path, {"m": changed})
     assert (found.requirement, found.tensor) == ("DQ1-TENSOR-SCALE-ZERO", "m.scale")
-    assert found.found == "at [5, 0]"
+    assert found.found == "several codes at [5, 0]"
 
 
 @pytest.mark.parametrize("window", [1, 16, 100, 2**18])
@@ -112,10 +112,10 @@ def test_a_zero_scale_of_a_nested_layer_wants_both_planes_neutral(tmp_path: Path
     assert bitnest_findings(tmp_path, {"m": (q4, qr, scale)}, 16) == []
     qr[1, 20] = 3
     (found,) = bitnest_findings(tmp_path, {"m": (q4, qr, scale)}, 16)
-    assert (found.requirement, found.found) == ("BN1-SCALE-ZERO", "at [1, 1]")
+    assert (found.requirement, found.found) == ("BN1-SCALE-ZERO", "other codes at [1, 1]")
     q4[0, 63] = -1
     (found,) = bitnest_findings(tmp_path, {"m": (q4, qr, scale)}, 16)
-    assert found.found == "at [0, 3], and 1 more"
+    assert found.found == "other codes at [0, 3], and 1 more"
 
 
 def test_minus_zero_is_a_zero_scale(tmp_path: Path) -> None:

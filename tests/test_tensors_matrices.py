@@ -92,7 +92,7 @@ def test_a_matrix_with_a_nan_is_not_finite_and_no_more(tmp_path: Path) -> None:
     matrix = hadamard_matrix(12).copy()
     matrix[3, 4] = np.nan
     (first, second) = found_in(tmp_path, matrix)
-    assert (first.requirement, first.found) == ("BN1-AUX-FINITE", "nan at [3, 4]")
+    assert (first.requirement, first.found) == ("BN1-AUX-FINITE", "NaN at [3, 4]")
     assert second.requirement == "BN1-HADK-SIGNS"
 
 

@@ -49,13 +49,12 @@ def _elements(
 def _scale_zero(contents: LayerContents) -> Iterator[Problem]:
     hit = _hit(contents, "scale", "mixed")
     if hit is not None:
-        tensor = contents.tensors["scale"]
         yield hit_problem(
             hit,
-            tensor,
+            contents.tensors["scale"],
             message="groups whose scale is 0 hold codes that are not",
             expected="q4 = 0 and qr = 0 where the scale is 0",
-            shape=tensor.entry.shape,
+            found="other codes",
         )
 
 

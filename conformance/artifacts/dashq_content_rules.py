@@ -57,13 +57,12 @@ def _elements(
 def _scale_zero(contents: ModuleContents) -> Iterator[Problem]:
     hit = _hit(contents, "scale", "mixed")
     if hit is not None:
-        tensor = contents.tensors["scale"]
         yield hit_problem(
             hit,
-            tensor,
+            contents.tensors["scale"],
             message="groups whose scale is 0 hold different codes",
             expected="one code only where the scale is 0",
-            shape=tensor.entry.shape,
+            found="several codes",
         )
 
 

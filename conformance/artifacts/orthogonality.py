@@ -11,7 +11,7 @@ from nibblespec.conformance.artifacts.blocks import (
 from nibblespec.conformance.artifacts.facts import Hit
 from numpy.typing import NDArray
 
-ROW_BYTES = 4 * 2**20
+ROW_BYTES = 2**20
 """Bytes of rows that are read at once."""
 
 MULTIPLICATIONS = 2**36

@@ -92,21 +92,21 @@ def run_job(job: Job, run: Run) -> dict[str, Facts]:
 
 
 def hit_problem(
-    hit: Hit, tensor: TensorBytes, *, message: str, expected: str, shape: tuple[int, ...] = ()
+    hit: Hit, tensor: TensorBytes, *, message: str, expected: str, found: str = ""
 ) -> Problem:
-    """Describe what a hit is on: the first element and its value, and how many there are.
+    """Describe what a hit is on: what was found, where first, and how often.
 
-    With a `shape`, the index of the hit is one into that shape, and no element's value is told.
+    Without `found`, that is the value of the first element.
     """
     entry = tensor.entry
-    value = "" if shape else f"{float_value(hit.bits, entry.dtype):g} "
+    value = found or f"{float_value(hit.bits, entry.dtype):g}".replace("nan", "NaN")
     first = hit.first // 2 if entry.dtype == "C64" else hit.first
     return Problem(
         message=message,
         file=tensor.source.file,
         tensor=entry.name,
         expected=expected,
-        found=f"{value}at {index_text(first, shape or entry.shape)}{and_more(hit)}",
+        found=f"{value} at {index_text(first, entry.shape)}{and_more(hit)}",
     )
 
 
