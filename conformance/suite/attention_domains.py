@@ -101,6 +101,7 @@ def make_attention(
     ]
     q = size * generator.standard_normal((batch, heads * ratio, queries, head_dim))
     shift = 100.0 if kind == "shifted values" else 1.0
+    offset_dtype = DTYPES[dtypes[seed % 2]]
     offsets = shift * generator.uniform(0.5, 1, (heads, head_dim)) if offset else None
     return Attention(
         kind=kind,

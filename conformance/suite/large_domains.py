@@ -133,7 +133,7 @@ def many_vectors_to_read(capabilities: Capabilities) -> Domain[Planes]:
 
 
 def long_attentions(capabilities: Capabilities) -> Domain[Attention]:
-    """A long cache, and one of many heads."""
+    """Attention over a long cache, and over one of many heads."""
     dtype, dim = float_dtypes(capabilities)[-1], min(head_dims(capabilities))
     return only(
         make_attention(

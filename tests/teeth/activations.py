@@ -6,6 +6,7 @@ WIDENED = "    groups = x.astype(np.float32).reshape(rows, columns // width, wid
 LARGEST = "    largest = np.abs(groups).max(axis=2)\n"
 SCALE = "    scale = np.maximum(largest / np.float32(127), SMALLEST_SCALE)\n"
 QUOTIENT = "groups / scale[:, :, np.newaxis]"
+QUANTIZED = "    return codes.astype(np.int8).reshape(rows, columns), scale\n"
 ROUNDED = f"np.rint({QUOTIENT})"
 
 
@@ -201,5 +202,19 @@ MUTANTS = (
         "two rows of a block share their largest magnitude",
         LARGEST,
         LARGEST + "    if rows == 2:\n        largest[:] = largest.max(axis=0)\n",
+    ),
+    a8(
+        "columns-of-one-block",
+        "BN1-ACT-SCALE",
+        "the largest magnitude is sought in the first 4096 columns",
+        "np.abs(groups).max(axis=2)",
+        "np.abs(groups[:, :, :4096]).max(axis=2)",
+    ),
+    a8(
+        "rows-of-one-grid",
+        "BN1-ACT-CODES",
+        "rows beyond 1024 are those of the first block",
+        QUANTIZED,
+        "    codes[1024:] = codes[: max(0, len(codes) - 1024)]\n" + QUANTIZED,
     ),
 )

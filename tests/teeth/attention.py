@@ -448,4 +448,46 @@ MUTANTS = (
         "        rest = 0 if lo is None else unpack_nibbles(lo) // 8\n"
         "        return (q4 + rest).astype(np.int16)\n",
     ),
+    attend(
+        "keys-beyond-1024",
+        "NUM-ATTENTION-BOUND",
+        "keys beyond 1024, more than one split holds, are left out",
+        VISIBLE,
+        VISIBLE.replace(":count", ": min(count, 1024)"),
+    ),
+    attend(
+        "offset-in-the-query-dtype",
+        "BN1-ATTENTION-OFFSET",
+        "the offset is cast to the dtype of the queries",
+        "None if v_offset is None else v_offset.astype(np.float64)",
+        "None if v_offset is None else v_offset.astype(q.dtype).astype(np.float64)",
+    ),
+    attend(
+        "offset-in-float16",
+        "BN1-ATTENTION-OFFSET",
+        "the offset is cast to float16",
+        "None if v_offset is None else v_offset.astype(np.float64)",
+        "None if v_offset is None else v_offset.astype(np.float16).astype(np.float64)",
+    ),
+    attend(
+        "offset-in-the-output-dtype",
+        "BN1-ATTENTION-OFFSET",
+        "the offset is cast to the output dtype",
+        OFFSET,
+        "            result[batch, head, m] += offset.astype(np.dtype(dtype)).astype(np.float64)\n",
+    ),
+    attend(
+        "rounded-to-the-query-dtype",
+        "BN1-ATTENTION-WIDEN",
+        "the result passes through the dtype of the queries",
+        ROUNDED,
+        "    result = round_float64(result, q.dtype.name).astype(np.float64)\n" + ROUNDED,
+    ),
+    attend(
+        "queries-in-bfloat16",
+        "BN1-ATTENTION-WIDEN",
+        "queries are rounded to bfloat16",
+        "        queries=q.astype(np.float64),\n",
+        '        queries=q.astype(np.float32).astype("bfloat16").astype(np.float64),\n',
+    ),
 )

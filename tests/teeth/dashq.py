@@ -116,6 +116,13 @@ MUTANTS = (
         "    product = difference / scale\n",
     ),
     dashq(
+        "scale-without-its-sign",
+        ("DQ1-RECONSTRUCT-FORMULA",),
+        "scales are taken for magnitudes",
+        PRODUCT,
+        "    product = difference * np.abs(scale)\n",
+    ),
+    dashq(
         "weights-cached-by-shape",
         ("NUM-INVARIANT-SCALE",),
         "a weight is kept for its shape, and handed out for other words of that shape",
@@ -347,5 +354,20 @@ MUTANTS = (
         "an epsilon is added to every scale, against a division by zero elsewhere",
         PRODUCT,
         "    product = difference * (scale + np.float32(1e-6))\n",
+    ),
+    dashq(
+        "groups-counted-in-8-bits",
+        ("DQ1-RECONSTRUCT-GROUPS",),
+        "the flat index of a group has 8 bits",
+        BY_ROW,
+        "        parameter = parameter[np.arange(len(parameter)) % 256]\n" + BY_ROW,
+    ),
+    dashq(
+        "weights-counted-in-16-bits",
+        ("DQ1-PACKING-ROWS",),
+        "the index of a code in the matrix has 16 bits",
+        "    q = codes.reshape(rows, columns).astype(np.float32)\n",
+        "    codes = codes[np.arange(codes.size) % 65536]\n"
+        "    q = codes.reshape(rows, columns).astype(np.float32)\n",
     ),
 )

@@ -150,7 +150,7 @@ MUTANTS = (
             "x.shape[1]).astype(x.dtype)\n" + START,
         )
         for first, last in (
-            (1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8), (9, 16), (16, 16), (17, 32), (33, 64)
+            (1, 1), (3, 4), (4, 4), (8, 8), (9, 16), (33, 64)
         )
     ),
     product(
@@ -265,5 +265,26 @@ MUTANTS = (
     x = np.pad(x, [(0, 0), (0, module.quant_in_features - module.in_features)])
 """
         + CALL,
+    ),
+    product(
+        "columns-beyond-4096",
+        ("DQ1-LINEAR-FORMULA",),
+        "columns beyond 4096, more than one block sums, are left out",
+        LOOP,
+        "zip(columns[:4096], weight_columns[:4096], strict=True)",
+    ),
+    product(
+        "outputs-beyond-4096",
+        ("DQ1-LINEAR-FORMULA",),
+        "outputs beyond 4096 are those of the first block",
+        ROUNDED,
+        "    total[:, 4096:] = total[:, : max(0, total.shape[1] - 4096)]\n" + ROUNDED,
+    ),
+    product(
+        "rows-beyond-1024",
+        ("DQ1-LINEAR-FORMULA",),
+        "rows beyond 1024 are those of the first block",
+        ROUNDED,
+        "    total[1024:] = total[: max(0, len(total) - 1024)]\n" + ROUNDED,
     ),
 )

@@ -262,4 +262,20 @@ MUTANTS = (
         "            y = y / np.float32(math.sqrt(x.shape[-1])) / inverse_root(x.shape[-1])\n"
         + SCALED,
     ),
+    transform(
+        "rounded-by-way-of-the-input-dtype",
+        "BN1-HADAMARD-EXACT",
+        "the result passes through the dtype of x",
+        ROUNDED,
+        "    y = y.astype(x.dtype).astype(np.float32)\n" + ROUNDED,
+    ),
+    transform(
+        "rows-of-one-block",
+        "NUM-INVARIANT-ROWS",
+        "rows beyond 32 are transformed with a scale that is a unit in the last place larger",
+        SCALED,
+        SCALED
+        + "        flat = y.reshape(-1, x.shape[-1])\n"
+        + "        flat[32:] *= np.float32(1 + 2.0**-23)\n",
+    ),
 )

@@ -365,4 +365,18 @@ MUTANTS = (
         "    full = scale.shape[-1] // 16 * 16\n"
         "    if full:\n        scale[..., full:] = scale[..., full - 1, np.newaxis]\n" + STEP,
     ),
+    write(
+        "tokens-of-one-block",
+        "BN1-KV-CODES",
+        "tokens beyond 128 are those of the first block",
+        PACKED,
+        "    q4[..., 128:, :] = q4[..., : max(0, q4.shape[-2] - 128), :]\n" + PACKED,
+    ),
+    read(
+        "read-tokens-of-one-block",
+        "BN1-KV-TARGET",
+        "tokens beyond 128 are read with the scales of the first block",
+        STEP,
+        "    scale = scale[..., np.arange(scale.shape[-1]) % 128]\n" + STEP,
+    ),
 )

@@ -270,7 +270,7 @@ MUTANTS = (
             f"    if {first} <= len(xq) <= {last}:\n        xq = {LAST_COLUMN}\n" + START,
         )
         for first, last in (
-            (1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8), (9, 16), (16, 16), (17, 32), (33, 64)
+            (1, 1), (3, 4), (4, 4), (8, 8), (9, 16), (33, 64)
         )
     ),
     linear(
@@ -380,5 +380,40 @@ MUTANTS = (
         "len(xq) >= first",
         "len(xq) >= first - 1",
         {"prefill_f16_from": 17},
+    ),
+    linear(
+        "linear-columns-beyond-4096",
+        ("NUM-LINEAR-NESTED",),
+        "columns beyond 4096, more than one block sums, are left out",
+        DOT,
+        "        if start >= 4096:\n            break\n" + DOT,
+    ),
+    linear(
+        "linear-outputs-beyond-4096",
+        ("NUM-LINEAR-NESTED",),
+        "outputs beyond 4096 are those of the first block",
+        ROUNDED,
+        "    total[:, 4096:] = total[:, : max(0, total.shape[1] - 4096)]\n" + ROUNDED,
+    ),
+    linear(
+        "linear-rows-beyond-1024",
+        ("NUM-LINEAR-NESTED",),
+        "rows beyond 1024 are those of the first block",
+        ROUNDED,
+        "    total[1024:] = total[: max(0, len(total) - 1024)]\n" + ROUNDED,
+    ),
+    linear(
+        "linear-bias-in-the-output-dtype",
+        ("BN1-LINEAR-BIAS",),
+        "the float16 bias is cast to the output dtype before it is added",
+        BIAS,
+        "        total += round_float32(bias.astype(np.float32), dtype).astype(np.float64)\n",
+    ),
+    linear(
+        "long-dot-in-float32",
+        ("BN1-LINEAR-DOT",),
+        "integer products of more than 2**23 are rounded to 23 bits",
+        DOT,
+        DOT + "        dot = np.where(np.abs(dot) > 2**23, dot // 4 * 4, dot)\n",
     ),
 )

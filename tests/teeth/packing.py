@@ -215,4 +215,21 @@ MUTANTS = (
     codes.reshape(rows, columns)[:, max(1, columns // per_word) * per_word :] = 0
 """,
     ),
+    words(
+        "codes-counted-in-16-bits",
+        "unpack_words",
+        ("DQ1-PACKING-ORDER",),
+        "the index of a code has 16 bits: code 65536 is code 0 again",
+        UNPACKED,
+        "    codes = codes.reshape(-1)\n    codes[65536:] = codes[: max(0, codes.size - 65536)]\n"
+        + UNPACKED,
+    ),
+    words(
+        "a-word-for-no-codes",
+        "pack_words",
+        ("DQ1-PACKING-COUNT", "NUM-OUTPUT-FORM"),
+        "no codes take one word",
+        "np.zeros((word_count(codes.size, nbits), per_word), np.uint32)",
+        "np.zeros((max(1, word_count(codes.size, nbits)), per_word), np.uint32)",
+    ),
 )

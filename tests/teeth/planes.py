@@ -325,4 +325,12 @@ MUTANTS = (
         "        rest = 0 if lo is None else unpack_nibbles(lo) // 8\n"
         "        return (q4 + rest).astype(np.int16)\n",
     ),
+    nested(
+        "nested-weights-counted-in-16-bits",
+        "BN1-WEIGHT-GROUPS",
+        "the index of a byte of the planes has 16 bits",
+        WEIGHT,
+        "    flat = weight.reshape(-1)\n"
+        "    weight = flat[np.arange(flat.size) % 131072].reshape(weight.shape)\n" + WEIGHT,
+    ),
 )

@@ -1,0 +1,34 @@
+"""All broken backends, by subject, in the order of the specification."""
+
+from collections.abc import Mapping
+
+from tests.teeth import (
+    activations,
+    attention,
+    contract,
+    dashq,
+    dashq_linear,
+    hadamard,
+    kv,
+    nested,
+    packing,
+    planes,
+    rounding,
+)
+from tests.teeth.mutant import Mutant
+
+BY_SUBJECT: Mapping[str, tuple[Mutant, ...]] = {
+    "Packing of words": packing.MUTANTS,
+    "dashq reconstruction": dashq.MUTANTS,
+    "Rounding": rounding.MUTANTS,
+    "The packed linear layer": dashq_linear.MUTANTS,
+    "Nibble planes and nested weights": planes.MUTANTS,
+    "Activations": activations.MUTANTS,
+    "The nested linear layer": nested.MUTANTS,
+    "The online Hadamard transform": hadamard.MUTANTS,
+    "The nested KV cache": kv.MUTANTS,
+    "Attention": attention.MUTANTS,
+    "The contract of a call": contract.MUTANTS,
+}
+
+MUTANTS = tuple(mutant for mutants in BY_SUBJECT.values() for mutant in mutants)
