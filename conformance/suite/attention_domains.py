@@ -96,9 +96,7 @@ def make_attention(
     batch, heads, ratio, queries, position, behind = counts
     generator = np.random.default_rng(seed)
     length = position + queries + behind
-    size = {"ordinary": 1.0, "sharp": 12.0, "flat": 0.0, "shifted values": 1.0, "large": 150.0}[
-        kind
-    ]
+    size = {"flat": 0.0, "sharp": 12.0, "large": 150.0}.get(kind, 1.0)
     q = size * generator.standard_normal((batch, heads * ratio, queries, head_dim))
     shift = 100.0 if kind == "shifted values" else 1.0
     offset_dtype = DTYPES[dtypes[seed % 2]]
@@ -119,9 +117,7 @@ def make_attention(
         q=q.astype(np.float32).astype(DTYPES[dtypes[0]]),
         keys=make_planes((batch, heads, length, head_dim), seed, tame=True),
         values=make_planes((batch, heads, length, head_dim), seed + 1, tame=True),
-        offset=None
-        if offsets is None
-        else offsets.astype(np.float32).astype(DTYPES[dtypes[seed % 2]]),
+        offset=None if offsets is None else offsets.astype(np.float32).astype(offset_dtype),
     )
 
 
