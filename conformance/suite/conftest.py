@@ -1,8 +1,8 @@
 """Fixtures of the suite: what the backend claims, and each operation behind the gate."""
 
 import pytest
-from nibblespec.conformance.plugin import backend_under_test, trial_of
 from nibblespec.conformance.suite import gate
+from nibblespec.conformance.suite.session import backend_under_test, trial_of
 from nibblespec.conformance.suite.trial import Trial
 from nibblespec.spec.operations import OPERATIONS, Capabilities
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from nibblespec.conformance import plugin
+from nibblespec.conformance.suite import session
 from nibblespec.conformance.suite.results import TestResult
 from nibblespec.spec.operations import Backend
 
@@ -42,15 +43,15 @@ class Outcome:
 class _Hooks:
     """Puts the preset into a run and keeps hold of its results."""
 
-    preset: plugin.Preset
+    preset: session.Preset
     results: list[TestResult]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[plugin.PRESET] = self.preset
+        config.stash[session.PRESET] = self.preset
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        self.results.extend(config.stash[plugin.COLLECTOR].results)
+        self.results.extend(config.stash[session.COLLECTOR].results)
 
 
 def run(
@@ -69,7 +70,7 @@ def run(
     `files` are names of test files of the suite (all where none is given), `select` is an
     expression for pytest's -k, `arguments` are further arguments of pytest.
     """
-    hooks = _Hooks(plugin.Preset(backend=backend, shrink=shrink), [])
+    hooks = _Hooks(session.Preset(backend=backend, shrink=shrink), [])
     chosen = [str(SUITE / name) for name in files] or [str(SUITE)]
     options = [f"--max-examples={max_examples}", f"--hypothesis-seed={seed}"]
     options += ["-k", select] if select else []
@@ -82,7 +83,7 @@ def run(
 
 def run_installed(arguments: Sequence[str]) -> int:
     """Run the suite as `nibblespec conformance` does, with the given arguments of pytest."""
-    hooks = _Hooks(plugin.Preset(command="nibblespec conformance"), [])
+    hooks = _Hooks(session.Preset(command="nibblespec conformance"), [])
     return _run([str(SUITE), *arguments], hooks)
 
 
