@@ -267,6 +267,18 @@ def test_a_file_that_changes_before_it_is_read_is_one_clear_line(
     assert "\n" not in str(raised.value)
 
 
+def test_a_file_that_grew_since_its_header_was_read_is_one_clear_line(
+    example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grow_first(path: Path, file: str) -> Source:
+        os.truncate(path, path.stat().st_size + 1)
+        return find_source(path, file)
+
+    monkeypatch.setattr(contents, "find_source", grow_first)
+    with pytest.raises(InputError, match="changed while it was read"):
+        validate(example, "tensors")
+
+
 def test_a_file_that_shrinks_under_its_reader_is_one_clear_line(
     example: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from nibblespec.conformance.artifacts.checksums import (
 from nibblespec.conformance.artifacts.dashq_contents import dashq_units
 from nibblespec.conformance.artifacts.facts import Facts, merge
 from nibblespec.conformance.artifacts.findings import Finding, apply_rules
+from nibblespec.conformance.artifacts.folder import changed
 from nibblespec.conformance.artifacts.manifest import ManifestReport
 from nibblespec.conformance.artifacts.safetensors_headers import Header
 from nibblespec.conformance.artifacts.units import Job, Unit, jobs_of, part_bytes, run_job
@@ -115,6 +116,8 @@ def _tensors(folder: Path, headers: Mapping[str, Header]) -> Tensors:
     found: dict[tuple[str, str], TensorBytes] = {}
     for file, header in sorted(headers.items()):
         source = find_source(folder / file, file)
+        if source.size != header.size:
+            raise changed(source.path)
         entries = sorted(header.tensors.values(), key=lambda entry: (entry.begin, entry.end))
         starts = [*(entry.begin for entry in entries[1:]), header.size]
         covered = 0
@@ -138,11 +141,11 @@ def _judge(
     jobs = (job for unit in units for job in jobs_of(unit))
     results = _in_order(executor, jobs, run, watch)
     for unit, group in groupby(results, key=lambda result: result[0].unit):
-        found = list(group)
-        names = dict.fromkeys(name for _, facts in found for name in facts)
-        yield from unit.judge(
-            {name: merge(facts[name] for _, facts in found if name in facts) for name in names}
-        )
+        facts: dict[str, Facts] = {}
+        for _, found in group:
+            for name, more in found.items():
+                facts[name] = merge((facts[name], more)) if name in facts else more
+        yield from unit.judge(facts)
 
 
 def _in_order(
