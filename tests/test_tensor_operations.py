@@ -53,10 +53,10 @@ def test_an_operation_is_one_node_of_a_compiled_graph(operation: str) -> None:
         names.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
         return graph.forward
 
-    torch.compiler.reset()  # type: ignore[no-untyped-call]  # torch has no types for it
+    torch.compiler.reset()
     function = getattr(operations, operation)
-    compiled = torch.compile(function, backend=backend, fullgraph=True)
-    assert same_bits(compiled(*arguments), function(*arguments))
+    call_compiled: Callable[..., Any] = torch.compile(function, backend=backend, fullgraph=True)
+    assert same_bits(call_compiled(*arguments), function(*arguments))
     assert sum(name.startswith(NAMESPACE) for name in names) == 1
 
 
