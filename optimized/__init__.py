@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nibblespec.optimized.adapter import NumpyBackend
 
+    backend: NumpyBackend
     torch_backend: NumpyBackend
 
-__all__ = ["torch_backend"]
+__all__ = ["backend", "torch_backend"]
 
-_HOMES = {"torch_backend": "nibblespec.optimized.pytorch"}
+_HOMES = {
+    "backend": "nibblespec.optimized.ops",
+    "torch_backend": "nibblespec.optimized.pytorch",
+}
 """Modules that hold a backend under the name `backend`."""
 
 

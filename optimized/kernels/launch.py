@@ -1,23 +1,15 @@
-"""What every kernel call goes through: checks of its arguments, then the launch itself.
+"""What every kernel call goes through: the launch, with what it requires of tensors.
 
-Checks raise TypeError (wrong kind of thing, wrong dtype) or ValueError (wrong device, shape,
-stride or value) before anything is launched. Messages name the argument, what was expected and
-what was found.
+Dtypes, shapes and sizes are checked before, by `nibblespec.optimized.checked`. What kernels take
+for granted on top of that, where tensors are and how they lie in memory, is checked here.
 """
 
-from collections.abc import Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from nibblespec.optimized.kernels import DEVICE, INTERPRETED
-
-Shape = tuple[int | str, ...]
-"""A shape: an int is that size, a name is any size. `("M", 64)` is a matrix 64 wide."""
-
-FLOAT_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-"""dtypes of inputs, outputs and reconstructed weights."""
 
 MAX_GRID = 2**31 - 1
 """Programs that one launch can have along the first axis of the grid."""
@@ -26,74 +18,38 @@ MAX_GRID = 2**31 - 1
 class Kernel(Protocol):
     """A function under @triton.jit, compiled or interpreted."""
 
+    @property
+    def arg_names(self) -> list[str]:
+        """Names of the parameters."""
+
     def __getitem__(self, grid: tuple[int, ...]) -> Any:  # noqa: ANN401  # Triton has no types
         """Return the launcher for a grid."""
-
-
-def check_tensor(
-    value: object, name: str, dtypes: torch.dtype | Collection[torch.dtype], shape: Shape
-) -> None:
-    """Require a contiguous tensor of one of `dtypes`, of this shape, on the kernels' device."""
-    allowed = (dtypes,) if isinstance(dtypes, torch.dtype) else tuple(dtypes)
-    wanted = f"{' or '.join(map(dtype_name, allowed))} [{', '.join(map(str, shape))}]"
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name}: expected a tensor {wanted}, found {type(value).__name__}")
-    found = f"{dtype_name(value.dtype)} {list(value.shape)}"
-    if value.dtype not in allowed:
-        raise TypeError(f"{name}: expected {wanted}, found {found}")
-    fits = len(value.shape) == len(shape) and all(
-        isinstance(want, str) or want == have for want, have in zip(shape, value.shape, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name}: expected {wanted}, found {found}")
-    if value.device.type != DEVICE:
-        why = ": without a CUDA device kernels are interpreted" if INTERPRETED else ""
-        raise ValueError(f"{name}: expected a tensor on {DEVICE}{why}, found one on {value.device}")
-    if not value.is_contiguous():
-        raise ValueError(
-            f"{name}: expected a contiguous tensor, found strides {list(value.stride())} "
-            f"for shape {list(value.shape)}; call .contiguous()"
-        )
-
-
-def check_same_device(**tensors: torch.Tensor | None) -> None:
-    """Require that all tensors that are given lie on one device."""
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    first_name, first = next(iter(given.items()))
-    for name, tensor in given.items():
-        if tensor.device != first.device:
-            raise ValueError(
-                f"{name}: expected a tensor on {first.device}, where {first_name} is, "
-                f"found one on {tensor.device}"
-            )
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return a dtype's name as manifests write it: `float16`, not `torch.float16`."""
-    return str(dtype).removeprefix("torch.")
 
 
 def launch(
     kernel: Kernel,
     programs: int,
-    *arguments: torch.Tensor | int | float | None,
+    *arguments: torch.Tensor | float | None,
     exact: bool,
     num_warps: int = 4,
     num_stages: int = 2,
     **constants: object,
 ) -> None:
-    """Run `programs` programs of a kernel on the current stream of its first tensor's device.
+    """Run `programs` programs of a kernel on the current stream of its tensors' device.
 
-    exact: no product may be fused with the sum that takes it, since that changes bits. constants:
-    the kernel's constexpr parameters. No programs: nothing to do. Raises ValueError where a grid
-    would be too large.
+    arguments: the kernel's parameters in their order, tensors contiguous, on one device, the first
+    of them a tensor. exact: no product may be fused with the sum that takes it, since that changes
+    bits. constants: the kernel's constexpr parameters. No programs: nothing to do.
+
+    Raises ValueError, before anything is launched, for a tensor that lies elsewhere or has gaps,
+    and for a grid that is too large.
     """
-    if programs == 0:
-        return
+    device = check_tensors(kernel, arguments)
     if programs > MAX_GRID:
         raise ValueError(f"grid: expected at most {MAX_GRID} programs, found {programs}")
-    first = next(argument for argument in arguments if isinstance(argument, torch.Tensor))
-    with _on(first.device):
+    if programs == 0:
+        return
+    with _on(device):
         kernel[(programs,)](
             *arguments,
             num_warps=num_warps,
@@ -103,11 +59,33 @@ def launch(
         )
 
 
+def check_tensors(
+    kernel: Kernel, arguments: tuple[torch.Tensor | float | None, ...]
+) -> torch.device:
+    """Require contiguous tensors on one device of the kernels' kind, and return it."""
+    named = dict(zip(kernel.arg_names, arguments, strict=False))
+    tensors = {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
+    device = next(iter(tensors.values())).device
+    if device.type != DEVICE:
+        why = "kernels are interpreted here" if INTERPRETED else "kernels are compiled here"
+        raise ValueError(f"expected tensors on {DEVICE} ({why}), found them on {device}")
+    for name, tensor in tensors.items():
+        if tensor.device != device:
+            raise ValueError(
+                f"{name}: expected a tensor on {device}, where the first one is, "
+                f"found it on {tensor.device}"
+            )
+        if not tensor.is_contiguous():
+            raise ValueError(
+                f"{name}: expected a contiguous tensor, found strides {list(tensor.stride())} "
+                f"for shape {list(tensor.shape)}"
+            )
+    return device
+
+
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Make `device` the current one, whichever it is, while a kernel is launched."""
+    """Make `device`, whatever its index, the current one while a kernel is launched."""
     if INTERPRETED:
         # The interpreter computes in NumPy, where overflow would warn.
         return np.errstate(all="ignore")
-    if device.type != "cuda":
-        raise ValueError(f"launch: expected tensors on cuda, found them on {device}")
-    return torch.cuda.device(device) if device.index is not None else nullcontext()
+    return torch.cuda.device(device)

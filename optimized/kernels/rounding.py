@@ -51,6 +51,15 @@ def round_to(x: tl.tensor, DTYPE: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def product_operand(x: tl.tensor) -> tl.tensor:
+    """Return a factor of tl.dot: as it is, or widened for the interpreter, which is exact too."""
+    if INTERPRETED:
+        return to_float32(x)
+    else:
+        return x
+
+
+@triton.jit
 def rint(x: tl.tensor) -> tl.tensor:
     """Round float32 to the nearest integer, ties to even, for magnitudes up to 2**22.
 
