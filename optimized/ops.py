@@ -4,9 +4,8 @@ On CUDA where there is a device, under Triton's interpreter, on CPU tensors, whe
 """
 
 import torch
-import triton
 from nibblespec.optimized.adapter import NumpyBackend
-from nibblespec.optimized.kernels import DEVICE, INTERPRETED
+from nibblespec.optimized.kernels import DEVICE, INTERPRETED, TRITON_VERSION
 from nibblespec.optimized.kernels.activations import quantize_activations
 from nibblespec.optimized.kernels.attention import kv_attention
 from nibblespec.optimized.kernels.dashq_linear import dashq_linear
@@ -62,8 +61,8 @@ def capabilities() -> Capabilities:
 def describe_device() -> str:
     """Say what kernels run on."""
     if INTERPRETED:
-        return f"cpu (Triton {triton.__version__}, interpreted: no CUDA device)"
-    return f"cuda ({torch.cuda.get_device_name()}; Triton {triton.__version__})"
+        return f"cpu (Triton {TRITON_VERSION}, interpreted: no CUDA device)"
+    return f"cuda ({torch.cuda.get_device_name()}; Triton {TRITON_VERSION})"
 
 
 backend = NumpyBackend(

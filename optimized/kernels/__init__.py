@@ -15,6 +15,8 @@ if "TRITON_INTERPRET" not in os.environ:
 
 import triton  # after the decision
 
+TRITON_VERSION: str = triton.__version__
+
 INTERPRETED: bool = triton.knobs.runtime.interpret
 """Whether kernels run under Triton's interpreter, on CPU tensors."""
 
