@@ -98,7 +98,9 @@ def validate(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH", help="Manifests, folders that hold one, or - for standard input."
+            metavar="PATH",
+            help="Manifests, folders that hold one, hf://owner/name[@revision], or - for standard"
+            " input.",
         ),
     ],
     output: Annotated[
@@ -109,7 +111,7 @@ def validate(
         typer.Option(
             help="How far to look: the manifest alone, all files up to their headers, or all"
             " that is in them.",
-            show_default="headers for a folder, manifest for a file",
+            show_default="headers for a folder or repository, manifest for a file",
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,

@@ -42,6 +42,8 @@ Read = Callable[[Iterable[str], Extent], Iterator[Start]]
 class Folder:
     """What lies in a folder, by name, sorted. Only `read` opens anything."""
 
+    place: str
+    """Its path, or its address with the commit that is read."""
     names: tuple[str, ...]
     """Every name in the folder, whatever kind of file it is."""
     nested: tuple[str, ...]
@@ -68,6 +70,7 @@ def list_folder(path: Path) -> Folder:
                     found = (f"{entry.name}/{each.name}" for each in inside)
                     nested.extend(filter(is_telling, found))
     return Folder(
+        place=str(path),
         names=tuple(sorted(names)),
         nested=tuple(sorted(nested)),
         strays=dict(_strays(path, sorted(names))),

@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 from urllib.parse import quote
 
 from nibblespec.conformance.artifacts.findings import Finding
+from nibblespec.conformance.artifacts.hub import SCHEME
 from nibblespec.conformance.artifacts.validate import Failure, Report
 from nibblespec.spec.json_faults import clean
 from nibblespec.spec.requirements import Severity, requirements
@@ -50,6 +51,8 @@ def reports_sarif(reports: Sequence[Report], failures: Sequence[Failure], *, ver
 
 def uri(folder: str, file: str) -> str:
     """Return a URI of a file: relative where the folder is, with every odd byte encoded."""
+    if folder.startswith(SCHEME):
+        return f"{folder}/{quote(file)}"
     path = Path(folder) / file
     encoded = quote(os.fsencode(PurePath(path).as_posix()), safe="/")
     return f"file://{encoded}" if path.is_absolute() else encoded

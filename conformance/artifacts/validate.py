@@ -8,13 +8,19 @@ manifest alone, `headers` the files of its folder as far as the headers of the t
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from nibblespec.conformance.artifacts.checkpoint import check_headers
+from nibblespec.conformance.artifacts.checkpoint import (
+    Headers,
+    HeadersReport,
+    check_headers,
+)
 from nibblespec.conformance.artifacts.findings import Finding
-from nibblespec.conformance.artifacts.folder import list_folder
+from nibblespec.conformance.artifacts.folder import list_folder, read_document
+from nibblespec.conformance.artifacts.hub import SCHEME, open_repository
+from nibblespec.conformance.artifacts.hub_errors import HubError
 from nibblespec.conformance.artifacts.manifest import ManifestReport, check_manifest
 from nibblespec.spec.formats import (
     AnyManifest,
@@ -22,6 +28,7 @@ from nibblespec.spec.formats import (
     ManifestError,
     manifest_bytes,
     manifest_file,
+    manifest_name,
 )
 from nibblespec.spec.json_strict import MAX_BYTES
 
@@ -52,7 +59,7 @@ class Report:
     """What validating one path found."""
 
     path: str
-    """As it was given: a file, a folder or "-"."""
+    """As it was given: a file, a folder, an address on the Hub or "-"."""
     folder: str
     """What the files of the findings are relative to; empty for standard input."""
     level: Level
@@ -61,13 +68,16 @@ class Report:
     manifest: AnyManifest | None
     """None where its structure is broken."""
     findings: tuple[Finding, ...]
+    headers: Headers = field(default_factory=dict)
+    """The headers that could be read, by file; none at level `manifest`."""
 
 
 def validate(path: str | os.PathLike[str], level: Level | None = None) -> list[Finding]:
-    """Validate a manifest or the folder of a checkpoint and return all findings.
+    """Validate a manifest, or a checkpoint in a folder or at `hf://owner/name[@revision]`.
 
-    `level` is the last level to check; None is `headers` for a folder and `manifest` for a file.
-    Raises InputError where there is nothing to read, ValueError where the level is none.
+    `level` is the last level to check; None is `manifest` for a file and `headers` for the others.
+    Returns all findings. Raises InputError where there is nothing to read, ValueError where the
+    level is none.
     """
     return list(check_path(os.fspath(path), level).findings)
 
@@ -81,6 +91,8 @@ def check_path(path: str, level: Level | None = None, progress: Progress | None 
         raise ValueError(f"level: expected {' or '.join(LEVELS)}, found {level!r}")
     if path == STDIN and level not in (None, "manifest"):
         raise InputError(f"standard input is a manifest alone: level {level} needs a folder")
+    if path.startswith(SCHEME):
+        return _check_repository(path, level or "headers")
     level = level or ("headers" if path != STDIN and os.path.isdir(path) else "manifest")
     try:
         manifest = Path(path) if path == STDIN else manifest_file(path)
@@ -88,33 +100,67 @@ def check_path(path: str, level: Level | None = None, progress: Progress | None 
     except ManifestError as error:
         raise InputError(str(error)) from error
     checked = check_manifest(data, manifest.name)
-    findings = checked.findings
+    below = None
     if level != "manifest":
-        contents = level == "tensors"
-        findings = findings + _folder_findings(manifest.parent, checked, contents, progress)
-    return Report(
-        path=path,
-        folder="" if path == STDIN else str(manifest.parent),
-        level=level,
-        format=checked.format,
-        manifest=checked.manifest,
-        findings=tuple(findings),
-    )
+        below = _check_folder(manifest.parent, checked, level == "tensors", progress)
+    return _report(path, "" if path == STDIN else str(manifest.parent), level, checked, below)
 
 
-def _folder_findings(
+def _check_folder(
     folder: Path, checked: ManifestReport, contents: bool, progress: Progress | None
-) -> list[Finding]:
+) -> HeadersReport:
+    """Check the files of a folder, and what is in them if their contents are wanted too."""
     try:
         report = check_headers(list_folder(folder), checked)
         if not contents:
-            return report.findings
+            return report
         # NumPy is imported here alone: the other levels do without it.
         from nibblespec.conformance.artifacts.contents import check_contents  # noqa: PLC0415
 
-        return report.findings + check_contents(folder, checked, report.headers, progress)
+        found = check_contents(folder, checked, report.headers, progress)
+        return replace(report, findings=report.findings + found)
     except OSError as error:
         raise InputError(f"{error.filename or folder}: {_reason(error)}") from error
+
+
+def _check_repository(address: str, level: Level) -> Report:
+    """Check a checkpoint on the Hub, as far as the headers."""
+    if level == "tensors":
+        raise InputError(
+            f"{address}: level tensors reads every byte: download the repository, and validate"
+            " its folder"
+        )
+    try:
+        folder = open_repository(address)
+        name = manifest_name(folder.names, address)
+        start = read_document(folder, name)
+        if start.irregular:
+            raise InputError(f"{address}: {name} is {start.irregular}; expected a manifest")
+        checked = check_manifest(b"".join(start.pieces), name)
+        below = None if level == "manifest" else check_headers(folder, checked)
+    except (HubError, ManifestError) as error:
+        raise InputError(str(error)) from None
+    except ModuleNotFoundError as error:
+        if error.name != "huggingface_hub":
+            raise
+        needed = "needs huggingface_hub: pip install 'nibblespec[hub]'"
+        raise InputError(f"{address}: reading from the Hub {needed}") from None
+    return _report(address, folder.place, level, checked, below)
+
+
+def _report(
+    path: str, folder: str, level: Level, checked: ManifestReport, below: HeadersReport | None
+) -> Report:
+    """Put together what was found in the manifest and below it."""
+    return Report(
+        path=path,
+        folder=folder,
+        level=level,
+        format=checked.format,
+        manifest=checked.manifest,
+        findings=(*checked.findings, *(below.findings if below else ())),
+        headers=below.headers if below else {},
+    )
 
 
 def _read_standard_input() -> bytes:
