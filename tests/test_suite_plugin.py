@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -122,19 +123,33 @@ def test_runs_say_what_is_under_test() -> None:
     assert line in packing(Changed(), seed=7).output
 
 
+def drawn(seed: int) -> list[bytes]:
+    """Return what a property of packing is tried on."""
+    kept: list[bytes] = []
+
+    def pack_words(codes: Any, nbits: int) -> Any:  # noqa: ANN401
+        kept.append(bytes([nbits]) + codes.tobytes())
+        return reference.pack_words(codes, nbits)
+
+    changed = Changed({"pack_words": pack_words})
+    run(changed, files=["test_packing.py"], select="more_or_less", seed=seed, max_examples=100)
+    return kept
+
+
 def test_every_seed_draws_other_cases_and_each_its_own_again() -> None:
-    def drawn(seed: int) -> list[bytes]:
-        kept: list[bytes] = []
-
-        def pack_words(codes: Any, nbits: int) -> Any:  # noqa: ANN401
-            kept.append(bytes([nbits]) + codes.tobytes())
-            return reference.pack_words(codes, nbits)
-
-        packing(Changed({"pack_words": pack_words}), seed=seed, select="count or more_or_less")
-        return kept
-
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
+
+
+def test_cases_do_not_depend_on_the_modules_that_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = drawn(1)
+    constants = ", ".join(str(number) for number in range(101, 300, 2))
+    (tmp_path / "full_of_numbers.py").write_text(f"NUMBERS = ({constants})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("full_of_numbers")
+    assert drawn(1) == before
 
 
 def test_more_examples_are_more_calls() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,10 @@ def run(
 def run_installed(arguments: Sequence[str]) -> int:
     """Run the suite as `nibblespec conformance` does, with the given arguments of pytest."""
     hooks = _Hooks(session.Preset(command="nibblespec conformance"), [])
-    return _run([str(SUITE), *arguments], hooks)
+    with tempfile.TemporaryDirectory() as folder:
+        # Hypothesis would leave a folder of its notes where the user stands.
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)
+        return _run([str(SUITE), *arguments], hooks)
 
 
 def _run(arguments: Sequence[str], hooks: _Hooks) -> int:
