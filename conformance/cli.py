@@ -188,13 +188,18 @@ def schema(
 @app.command()
 def inspect(
     path: Annotated[
-        str, typer.Argument(help="A manifest, a folder that holds one, or - for standard input.")
+        str,
+        typer.Argument(
+            help="A manifest, a folder that holds one, hf://owner/name[@revision], or - for"
+            " standard input."
+        ),
     ],
     layout: Annotated[Layout, typer.Option("--format", help="How to write it.")] = Layout.text,
 ) -> None:
-    """Show what a checkpoint is: sizes, layers, and where it can be split."""
-    from nibblespec.conformance.artifacts.findings import worst
+    """Show what a checkpoint is: sizes, layers, what is not quantized, where it can be split."""
+    from nibblespec.conformance.artifacts.findings import count
     from nibblespec.conformance.artifacts.inspect import inspect_manifest
+    from nibblespec.conformance.artifacts.inspect_files import inspect_files
     from nibblespec.conformance.artifacts.render_inspect import (
         inspection_json,
         inspection_text,
@@ -202,19 +207,23 @@ def inspect(
     from nibblespec.conformance.artifacts.validate import InputError, check_path
 
     try:
-        report = check_path(path, "manifest")
+        report = check_path(path)
     except InputError as error:
         _fail(str(error))
-    if report.manifest is None or worst(report.findings) == "error":
-        errors = sum(found.severity == "error" for found in report.findings)
-        _complain(f"{path}: no valid manifest ({errors:,} errors): see nibblespec validate")
+    errors = count(report.findings)["error"]
+    noun = f"{errors:,} error{'' if errors == 1 else 's'}"
+    if report.manifest is None or not report.sound:
+        _complain(f"{path}: no valid manifest ({noun}): see nibblespec validate")
         raise typer.Exit(FOUND_ERRORS)
     found = inspect_manifest(report.manifest)
+    stored = inspect_files(report.manifest, report.headers) if report.headers else None
     if layout is Layout.json:
-        _print(inspection_json(path, found))
+        _print(inspection_json(path, found, stored))
     else:
         width, colour = _terminal()
-        _print(inspection_text(path, found, width=width, colour=colour))
+        _print(inspection_text(path, found, stored, width=width, colour=colour))
+    if errors:
+        _complain(f"{path}: {noun} in its files: see nibblespec validate")
 
 
 @app.command()

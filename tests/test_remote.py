@@ -454,6 +454,13 @@ def test_a_huggingface_hub_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPat
     assert "huggingface_hub 0.36.2 is too old: pip install 'nibblespec[hub]'" in complaint()
 
 
+def test_a_repository_is_inspected_by_its_headers(hub: Hub) -> None:
+    result = CliRunner().invoke(app, ["inspect", ADDRESS])
+    assert result.exit_code == 0
+    assert "Not quantized: 1 of 15 linear layers" in result.stdout
+    assert hub.ranges()[SHARDS[0]] == [(0, 7), (8, header_end(hub.files[SHARDS[0]]) - 1)]
+
+
 # Tokens and endpoints, in a process of its own
 
 

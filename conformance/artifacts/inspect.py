@@ -77,6 +77,16 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """Layers of one width of code and one size of group."""
+
+    bits: int
+    group_size: int
+    layers: int
+    weights: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
     """What a manifest says about its checkpoint."""
 
@@ -89,14 +99,14 @@ class Inspection:
     """Bytes by what they hold; tensors of unknown size and optional ones are not counted."""
     draft_bytes: int | None
     """Bytes of layers that a draft reads (bitnest-package-v1)."""
+    widths: tuple[Width, ...]
+    """The most weights first."""
     kinds: tuple[Kind, ...]
 
 
 def inspect_manifest(manifest: AnyManifest) -> Inspection:
     """Describe a manifest that has no errors."""
     layers = list(linears(manifest))
-    tensors = [*_tensors(manifest)]
-    nested = isinstance(manifest, BitnestManifest)
     return Inspection(
         format=manifest.format,
         model=manifest.source_model or manifest.model
@@ -105,10 +115,9 @@ def inspect_manifest(manifest: AnyManifest) -> Inspection:
         layers=len(layers),
         weights=count_weights(manifest),
         groups=sum(layer.groups for layer in layers),
-        parts=_bytes_by_part(tensors),
-        draft_bytes=sum(_bytes(spec) for spec in tensors if spec.module and spec.role != "lo")
-        if nested
-        else None,
+        parts=implied_bytes(manifest),
+        draft_bytes=_draft_bytes(manifest) if isinstance(manifest, BitnestManifest) else None,
+        widths=tuple(_widths(layers)),
         kinds=tuple(_kinds(layers)),
     )
 
@@ -190,29 +199,59 @@ def split(size: int, step: int | None) -> Split:
     return Split(step=step, ways=tuple(ways))
 
 
+def _widths(layers: Iterable[Linear]) -> list[Width]:
+    """Collect layers by their widths."""
+    alike: dict[tuple[int, int], list[Linear]] = {}
+    for layer in layers:
+        alike.setdefault((layer.bits, layer.group_size), []).append(layer)
+    widths = [
+        Width(
+            bits=bits,
+            group_size=group_size,
+            layers=len(found),
+            weights=sum(layer.rows * layer.columns for layer in found),
+        )
+        for (bits, group_size), found in alike.items()
+    ]
+    return sorted(widths, key=lambda width: -width.weights)
+
+
 def _kinds(layers: Iterable[Linear]) -> Iterator[Kind]:
     """Collect layers that differ in the numbers of their names only."""
     alike: dict[tuple[str, Linear], list[Linear]] = {}
     for layer in layers:
-        pattern = _NUMBER.sub("*", layer.name)
+        pattern = pattern_of(layer.name)
         alike.setdefault((pattern, replace(layer, name="")), []).append(layer)
     for (pattern, _), found in alike.items():
         yield Kind(pattern=pattern, count=len(found), example=found[0])
 
 
-def _tensors(manifest: AnyManifest) -> Iterator[TensorSpec]:
+def pattern_of(name: str) -> str:
+    """Return a name with `*` in place of its numbers."""
+    return _NUMBER.sub("*", name)
+
+
+def expected_tensors(manifest: AnyManifest) -> Iterator[TensorSpec]:
+    """Yield the tensors that a manifest implies."""
     if isinstance(manifest, DashqManifest):
         return dashq.expected_tensors(manifest)
     return bitnest.expected_tensors(manifest)
+
+
+def _draft_bytes(manifest: BitnestManifest) -> int:
+    """Return the bytes of layers without their low planes."""
+    tensors = bitnest.expected_tensors(manifest)
+    return sum(_bytes(spec) for spec in tensors if spec.module and spec.role != "lo")
 
 
 def _bytes(spec: TensorSpec) -> int:
     return (tensor_bytes(spec) or 0) if spec.required else 0
 
 
-def _bytes_by_part(tensors: Iterable[TensorSpec]) -> dict[str, int]:
+def implied_bytes(manifest: AnyManifest) -> dict[str, int]:
+    """Return the bytes of tensors by what they hold, as far as the manifest tells."""
     parts: dict[str, int] = {}
-    for spec in tensors:
+    for spec in expected_tensors(manifest):
         if spec.role in PARTS and (size := _bytes(spec)):
             part = PARTS[spec.role]
             parts[part] = parts.get(part, 0) + size

@@ -1,11 +1,19 @@
 """An inspection as text that a person enjoys reading, and as JSON."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from nibblespec.conformance.artifacts.inspect import Inspection, Kind, Split, layer_noun
+from nibblespec.conformance.artifacts.inspect_files import Stored
+from nibblespec.conformance.artifacts.render_inspect_files import coverage, sizes_on_disk
+from nibblespec.conformance.artifacts.tables import (
+    bits_per_weight,
+    common_path,
+    human_bytes,
+    human_share,
+    new_table,
+)
 from nibblespec.conformance.terminal import render, visible
 from rich.console import RenderableType
 from rich.table import Table
@@ -14,42 +22,31 @@ from rich.text import Text
 MOST_KINDS = 40
 """Rows of a table; JSON has them all."""
 
-_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+MOST_WIDTHS = 6
 
 
-def inspection_text(path: str, found: Inspection, *, width: int, colour: bool) -> str:
-    """Lay out an inspection for a terminal."""
-    return render(*_parts(path, found), width=width, colour=colour)
+def inspection_text(
+    path: str, found: Inspection, stored: Stored | None = None, *, width: int, colour: bool
+) -> str:
+    """Lay out an inspection for a terminal, with what is stored where that is known."""
+    return render(*_parts(path, found, stored), width=width, colour=colour)
 
 
-def inspection_json(path: str, found: Inspection) -> str:
+def inspection_json(path: str, found: Inspection, stored: Stored | None = None) -> str:
     """Write an inspection as one JSON document, with every kind of layer."""
     document = {
         "inspection_version": 1,
         "path": path,
         **asdict(found),
         "bits_per_weight": bits_per_weight(sum(found.parts.values()), found.weights),
+        "stored": None if stored is None else asdict(stored),
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def bits_per_weight(size: int, weights: int) -> float:
-    """Return 8 * size / weights, rounded to a thousandth; 0 where there are no weights."""
-    return round(8 * size / weights, 3) if weights else 0.0
-
-
-def human_bytes(count: int) -> str:
-    """Write bytes with a decimal unit and three digits: 4324 million is `4.32 GB`."""
-    if count < 1000:
-        return f"{count} B"
-    power = min((len(str(count)) - 1) // 3, len(_UNITS))
-    number = count / 1000**power
-    return f"{number:,.{max(0, 2 - (len(str(count)) - 1) % 3)}f} {_UNITS[power - 1]}"
-
-
-def _parts(path: str, found: Inspection) -> Iterator[RenderableType]:
+def _parts(path: str, found: Inspection, stored: Stored | None) -> Iterator[RenderableType]:
     shown = found.kinds[:MOST_KINDS]
-    prefix = _common_path([kind.pattern for kind in shown])
+    prefix = common_path(kind.pattern for kind in shown)
     names = [visible(kind.pattern.removeprefix(prefix)) for kind in shown]
     yield Text.assemble((visible(path), "bold"), f": {found.format}", _model(found))
     bits = bits_per_weight(sum(found.parts.values()), found.weights)
@@ -57,8 +54,14 @@ def _parts(path: str, found: Inspection) -> Iterator[RenderableType]:
         f"{found.layers:,} {layer_noun(found.format)}, {found.weights:,} weights in "
         f"{found.groups:,} groups, {bits} bits per weight"
     )
+    yield from _widths(found)
     yield ""
-    yield _sizes(found)
+    if stored is None:
+        yield _sizes(found)
+    else:
+        yield from sizes_on_disk(found, stored)
+        yield ""
+        yield from coverage(stored)
     if not shown:
         return
     yield ""
@@ -82,8 +85,23 @@ def _model(found: Inspection) -> str:
     return f", {visible(found.model)}" if found.model else ""
 
 
+def _widths(found: Inspection) -> Iterator[Text]:
+    """Yield the mix of widths, where there is one."""
+    if len(found.widths) < 2:
+        return
+    for width in found.widths[:MOST_WIDTHS]:
+        noun = layer_noun(found.format).removesuffix("s" if width.layers == 1 else "")
+        share = human_share(width.weights / found.weights)
+        yield Text(
+            f"{width.bits} bits in groups of {width.group_size:,}: {width.layers:,} {noun}, "
+            f"{share} of the weights"
+        )
+    if len(found.widths) > MOST_WIDTHS:
+        yield Text(f"and {len(found.widths) - MOST_WIDTHS:,} more: see --format json", "dim")
+
+
 def _sizes(found: Inspection) -> Table:
-    table = _table()
+    table = new_table()
     table.add_column("part")
     table.add_column("size", justify="right")
     table.add_column("bits per weight", justify="right")
@@ -100,7 +118,7 @@ def _sizes(found: Inspection) -> Table:
 
 def _layers(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> Table:
     nested = found.draft_bytes is not None
-    table = _table()
+    table = new_table()
     table.add_column("kind", overflow="fold")
     for heading in ("count", "N", "K", "bits", "group", "size"):
         table.add_column(heading, justify="right")
@@ -122,7 +140,7 @@ def _layers(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> T
 
 
 def _splits(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> Table:
-    table = _table()
+    table = new_table()
     table.add_column("kind", overflow="fold")
     for dimension in ("N", "K"):
         table.add_column(f"{dimension} into", no_wrap=True)
@@ -172,17 +190,3 @@ def _unit(found: Inspection) -> str:
 
 def _bits(size: int, found: Inspection) -> str:
     return f"{bits_per_weight(size, found.weights):.3f}"
-
-
-def _common_path(patterns: Iterable[str]) -> str:
-    """Return how most names begin, up to their first number and the dot behind it."""
-    beginnings = Counter(before + "*." for before, star, _ in map(_halves, patterns) if star)
-    return beginnings.most_common(1)[0][0] if beginnings else ""
-
-
-def _halves(pattern: str) -> tuple[str, str, str]:
-    return pattern.partition("*.")
-
-
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

@@ -17,7 +17,7 @@ from nibblespec.conformance.artifacts.checkpoint import (
     HeadersReport,
     check_headers,
 )
-from nibblespec.conformance.artifacts.findings import Finding
+from nibblespec.conformance.artifacts.findings import Finding, worst
 from nibblespec.conformance.artifacts.folder import list_folder, read_document
 from nibblespec.conformance.artifacts.hub import SCHEME, open_repository
 from nibblespec.conformance.artifacts.hub_errors import HubError
@@ -70,6 +70,8 @@ class Report:
     findings: tuple[Finding, ...]
     headers: Headers = field(default_factory=dict)
     """The headers that could be read, by file; none at level `manifest`."""
+    sound: bool = True
+    """Whether the manifest has no errors."""
 
 
 def validate(path: str | os.PathLike[str], level: Level | None = None) -> list[Finding]:
@@ -160,6 +162,7 @@ def _report(
         manifest=checked.manifest,
         findings=(*checked.findings, *(below.findings if below else ())),
         headers=below.headers if below else {},
+        sound=worst(checked.findings) != "error",
     )
 
 
