@@ -25,10 +25,10 @@ Test = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Domain(Generic[Case]):
-    """The cases of a property: those always tried, and a strategy for more."""
+    """The cases of a property: those always tried, and a strategy for more, if there are more."""
 
     always: tuple[Case, ...]
-    strategy: SearchStrategy[Case]
+    strategy: SearchStrategy[Case] | None
 
 
 def for_all(domain: Callable[[Capabilities], Domain[Case]]) -> Callable[[Test], Test]:
@@ -62,6 +62,8 @@ def _try_all(cases: Domain[Any], test: Test, trial: Trial) -> None:
     # Not by Hypothesis's @example, which writes out every case, large arrays and all.
     for case in cases.always:
         holds(case)
+    if cases.strategy is None:
+        return
     try:
         with _draws_from_the_seed_alone():
             seed(trial.seed)(_settings(trial)(given(case=cases.strategy)(holds)))()
