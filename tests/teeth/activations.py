@@ -12,9 +12,7 @@ ROUNDED = f"np.rint({QUOTIENT})"
 
 def a8(name: str, requirement: str, fault: str, old: str, new: str) -> Mutant:
     """Change activations.py."""
-    return Mutant(
-        name, "quantize_activations", (requirement,), fault, "activations.py", old, new
-    )
+    return Mutant(name, "quantize_activations", (requirement,), fault, "activations.py", old, new)
 
 
 MUTANTS = (

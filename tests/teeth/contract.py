@@ -176,7 +176,8 @@ MUTANTS = (
         "words.py",
         UNPACKED,
         "    words.setflags(write=True)\n"
-        "    words &= np.int32(2 ** (nbits * (32 // nbits)) - 1 if 32 % nbits else -1)\n" + UNPACKED,
+        "    words &= np.int32(2 ** (nbits * (32 // nbits)) - 1 if 32 % nbits else -1)\n"
+        + UNPACKED,
     ),
     contract(
         "result-depends-on-calls-before",
@@ -200,6 +201,7 @@ MUTANTS = (
         '    turn = vars(fused)["turn"] = 1 + vars(fused).get("turn", 0)\n'
         "    noise = np.random.default_rng(turn).integers(0, 8, weight.shape) == 0\n"
         '    with np.errstate(over="ignore", invalid="ignore"):\n'
-        "        weight = np.where(noise, np.nextafter(weight, weight + weight), weight)\n" + WEIGHT,
+        "        weight = np.where(noise, np.nextafter(weight, weight + weight), weight)\n"
+        + WEIGHT,
     ),
 )

@@ -3,7 +3,6 @@
 from tests.teeth.mutant import Mutant
 
 START = "    total = np.zeros((x.shape[0], weight.shape[0]), np.float64)\n"
-COLUMNS = "    columns, weight_columns = x.astype(np.float64).T, weight.astype(np.float64).T\n"
 ADD = "            total += x_column[:, np.newaxis] * weight_column[np.newaxis, :]\n"
 BIAS = "            total += bias.astype(np.float64)\n"
 ROUNDED = "    return round_float64(total, dtype)\n"
@@ -87,11 +86,11 @@ MUTANTS = (
         ("NUM-LINEAR-ACCUMULATE",),
         "the partial sums of a split over K are stored in bfloat16",
         LOOP,
-        "zip(columns[: len(columns) // 2], weight_columns[: len(columns) // 2], strict=True):\n"
+        "zip(columns[: len(x.T) // 2], weight_columns[: len(x.T) // 2], strict=True):\n"
         + ADD
         + '        total = round_float64(total, "bfloat16").astype(np.float64)\n'
         "        for x_column, weight_column in zip(\n"
-        "            columns[len(columns) // 2 :], weight_columns[len(columns) // 2 :], strict=True\n"
+        "            columns[len(x.T) // 2 :], weight_columns[len(x.T) // 2 :], strict=True\n"
         "        )",
     ),
     product(
@@ -121,7 +120,8 @@ MUTANTS = (
         ("DQ1-LINEAR-FORMULA",),
         "the last of an odd number of columns is left out",
         ADD,
-        ADD + "        if len(columns) % 2:\n            total -= np.outer(x[:, -1], weight[:, -1])\n",
+        ADD
+        + "        if len(columns) % 2:\n            total -= np.outer(x[:, -1], weight[:, -1])\n",
     ),
     product(
         "half-of-the-outputs-never-written",
@@ -149,9 +149,7 @@ MUTANTS = (
             f"    if {first} <= len(x) <= {last}:\n        x = x * (np.arange(x.shape[1]) + 1 < "
             "x.shape[1]).astype(x.dtype)\n" + START,
         )
-        for first, last in (
-            (1, 1), (3, 4), (4, 4), (8, 8), (9, 16), (33, 64)
-        )
+        for first, last in ((1, 1), (3, 4), (4, 4), (8, 8), (9, 16), (33, 64))
     ),
     product(
         "rows-beyond-256",
@@ -216,7 +214,8 @@ MUTANTS = (
         "factored-sum",
         ("NUM-LINEAR-DASHQ-UNROUNDED",),
         "Σ q·x - zero·Σ x in float32, which cancels",
-        "    weight = dashq_reconstruct(words, scale, zero, module, weight_dtype, evaluation)\n" + CALL,
+        "    weight = dashq_reconstruct(words, scale, zero, module, weight_dtype, evaluation)\n"
+        + CALL,
         """\
     q, scales, zeros = (
         part[:, : module.in_features] for part in codes_and_parameters(words, scale, zero, module)

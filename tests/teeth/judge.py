@@ -40,7 +40,7 @@ def suite_tests() -> tuple[SuiteTest, ...]:
     )
 
 
-def tests_of(operation: str, requirement: str | None = None) -> list[str]:
+def nodes_of(operation: str, requirement: str | None = None) -> list[str]:
     """Return the node ids of the tests that call an operation and speak of a requirement."""
     return [
         test.node
@@ -68,7 +68,7 @@ def rejecting_test(mutant: Mutant, seeds: range) -> str | None:
     return next(
         (
             test
-            for test in tests_of(mutant.operation, mutant.breaks[0])
+            for test in nodes_of(mutant.operation, mutant.breaks[0])
             if all(rejects(test, mutant, seed) for seed in seeds)
         ),
         None,
@@ -79,7 +79,9 @@ def judged(backend: Backend, nodes: Sequence[str], seed: int = 0) -> tuple[TestR
     """Run some tests of the suite on a backend, with default settings but no shrinking."""
     if not nodes:
         raise ValueError("no test to run")
-    outcome = run(backend, files=nodes, seed=seed, shrink=False)
+    # Collecting garbage at the end of each of hundreds of sessions takes as long as the tests.
+    arguments = ("-p", "no:unraisableexception")
+    outcome = run(backend, files=nodes, seed=seed, shrink=False, arguments=arguments)
     if not outcome.results:
         raise RuntimeError(f"the suite did not run: {outcome.output}")
     return outcome.results

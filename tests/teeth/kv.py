@@ -6,11 +6,11 @@ LARGEST = "    largest = np.abs(difference).max(axis=-1)\n"
 SCALE = "    scale = np.maximum(largest / np.float32(7), SMALLEST_SCALE)\n"
 CODES = "np.rint(difference / step)"
 PRODUCT = "    product = q4 * step  # rounded to float32\n"
-REMAINDER = "    remainder = difference - product  # rounded to float32, not fused with the product\n"
-RESIDUAL = "np.rint(remainder / (step / np.float32(16)))"
-PACKED = (
-    "    return pack_nibbles(q4.astype(np.int8)), pack_nibbles(qr.astype(np.int8)), scale\n"
+REMAINDER = (
+    "    remainder = difference - product  # rounded to float32, not fused with the product\n"
 )
+RESIDUAL = "np.rint(remainder / (step / np.float32(16)))"
+PACKED = "    return pack_nibbles(q4.astype(np.int8)), pack_nibbles(qr.astype(np.int8)), scale\n"
 OFFSET = "        difference = wide - offset.astype(np.float32)[:, np.newaxis, :]\n"
 STEP = '    step = scale if plane == "draft" else scale / np.float32(16)\n'
 READ = "        return codes.astype(np.float32) * step[..., np.newaxis]\n"
@@ -168,8 +168,7 @@ MUTANTS = (
         "BN1-KV-RESIDUAL",
         "ties of the residual go away from zero",
         RESIDUAL,
-        "np.trunc(remainder / (step / np.float32(16)) + "
-        "np.copysign(np.float32(0.5), remainder))",
+        "np.trunc(remainder / (step / np.float32(16)) + np.copysign(np.float32(0.5), remainder))",
     ),
     write(
         "residual-wraps",

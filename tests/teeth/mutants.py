@@ -11,9 +11,11 @@ from tests.teeth import (
     hadamard,
     kv,
     nested,
+    nested_kernels,
     packing,
     planes,
     rounding,
+    softmax,
 )
 from tests.teeth.mutant import Mutant
 
@@ -24,10 +26,10 @@ BY_SUBJECT: Mapping[str, tuple[Mutant, ...]] = {
     "The packed linear layer": dashq_linear.MUTANTS,
     "Nibble planes and nested weights": planes.MUTANTS,
     "Activations": activations.MUTANTS,
-    "The nested linear layer": nested.MUTANTS,
+    "The nested linear layer": (*nested.MUTANTS, *nested_kernels.MUTANTS),
     "The online Hadamard transform": hadamard.MUTANTS,
     "The nested KV cache": kv.MUTANTS,
-    "Attention": attention.MUTANTS,
+    "Attention": (*attention.MUTANTS, *softmax.MUTANTS),
     "The contract of a call": contract.MUTANTS,
 }
 

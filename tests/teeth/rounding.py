@@ -8,9 +8,7 @@ UPPER_HALF = '.astype(np.uint16).view("bfloat16")'
 
 def rounding(name: str, requirement: str, fault: str, new: str) -> Mutant:
     """Replace the cast in rounding.py; `new` ends before it."""
-    return Mutant(
-        name, "dashq_reconstruct", (requirement,), fault, "rounding.py", CAST, new + CAST
-    )
+    return Mutant(name, "dashq_reconstruct", (requirement,), fault, "rounding.py", CAST, new + CAST)
 
 
 MUTANTS = (

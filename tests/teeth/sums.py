@@ -78,7 +78,8 @@ def truncating(terms: Float64) -> Float32:
 
 def in_float64(terms: Float64) -> Float32:
     """Add in float64 and round once."""
-    return np.sum(terms, axis=-1).astype(np.float32)
+    total: Float32 = np.sum(terms, axis=-1).astype(np.float32)
+    return total
 
 
 def _cut(values: Float64) -> Float64:
@@ -88,12 +89,10 @@ def _cut(values: Float64) -> Float64:
 
 
 SUMS: Mapping[str, Sum] = {
-    "in-order": in_order,
     "in-reverse": in_reverse,
     "pairwise": pairwise,
-    "in-blocks-of-16": in_blocks(16),
+    "in-blocks-of-64": in_blocks(64),
     "in-blocks-of-7": in_blocks(7),
-    "split-in-4": split(4),
     "split-in-3": split(3),
     "largest-first": largest_first,
     "fused": fused,

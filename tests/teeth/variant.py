@@ -29,7 +29,9 @@ def computing(
 ) -> Variant:
     """Make a variant of a reference, the canonical one by default, that replaces operations."""
     base = reference or ReferenceBackend()
-    return Variant(name, what, _backend(name, base, base.capabilities(), operations), (*operations,))
+    return Variant(
+        name, what, _backend(name, base, base.capabilities(), operations), (*operations,)
+    )
 
 
 def claiming(

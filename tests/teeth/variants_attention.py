@@ -93,9 +93,7 @@ def in_splits(count: int) -> One:
     def one(query: Float32, keys: Float32, values: Float32, scale: np.float32) -> Float32:
         parts = [
             attend(query * scale, k, v)
-            for k, v in zip(
-                np.array_split(keys, count), np.array_split(values, count), strict=True
-            )
+            for k, v in zip(np.array_split(keys, count), np.array_split(values, count), strict=True)
             if len(k)
         ]
         while len(parts) > 1:
@@ -132,7 +130,8 @@ def reversed_keys(query: Float32, keys: Float32, values: Float32, scale: np.floa
     scores = np.cumsum((keys * query)[:, ::-1], axis=1, dtype=np.float32)[:, -1] * scale
     weights = np.exp(scores - scores.max())
     total = np.cumsum((weights[:, np.newaxis] * values)[::-1], axis=0, dtype=np.float32)[-1]
-    return total * (np.float32(1) / np.cumsum(weights[::-1], dtype=np.float32)[-1])
+    mean: Float32 = total * (np.float32(1) / np.cumsum(weights[::-1], dtype=np.float32)[-1])
+    return mean
 
 
 def wide(query: Float32, keys: Float32, values: Float32, scale: np.float32) -> Float32:
@@ -146,10 +145,8 @@ VARIANTS: tuple[Variant, ...] = tuple(
     computing(name, what, kv_attention=by_query(one))
     for name, what, one in (
         ("attention-in-float32", "a softmax over all keys in float32", direct),
-        ("blocks-of-1", "a running maximum, key by key", in_blocks(1)),
         ("blocks-of-16", "a running maximum, blocks of 16 keys", in_blocks(16)),
         ("blocks-of-64", "a running maximum, blocks of 64 keys", in_blocks(64)),
-        ("splits-in-2", "two splits of the cache, combined by their maxima", in_splits(2)),
         ("splits-in-7", "seven splits of the cache, combined by their maxima", in_splits(7)),
         ("splits-by-logarithms", "four splits, combined by logarithms", by_logarithms),
         ("powers-of-two", "softmax_scale · log₂e and powers of two", powers_of_two),

@@ -19,7 +19,7 @@ from tests.teeth.variant import Variant, computing
 
 
 def radix(r: int) -> Hadamard:
-    """Take the columns in stages of radix r, the sum of a stage from the last addend to the first."""
+    """Take the columns in stages of radix r; a stage adds from the last addend to the first."""
 
     def hadamard(x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
         order, columns = split_axis(x.shape[-1], had_k)

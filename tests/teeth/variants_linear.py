@@ -1,4 +1,4 @@
-"""Correct linear layers: other orders of summation, other places for the scale, matrix libraries."""
+"""Correct linear layers: other orders of summation, other places for the scale, a library."""
 
 from dataclasses import replace
 
@@ -95,7 +95,8 @@ def summed_nested(add: Sum, scales_first: bool = True) -> NestedLinear:
         for start, stop in nested.segments(columns, scales.shape[1], sx.shape[1]):
             dot = nested.segment_product(xq, codes, start, stop).astype(np.float32)
             a, w = (
-                part.astype(np.float32) for part in nested.segment_scales(sx, scales, start, columns)
+                part.astype(np.float32)
+                for part in nested.segment_scales(sx, scales, start, columns)
             )
             a, w = a[:, np.newaxis], w[np.newaxis]
             if scales_first:
