@@ -20,12 +20,11 @@ import triton.language as tl
 from nibblespec.optimized.kernels.launch import launch
 from nibblespec.optimized.kernels.nested_reconstruct import plane_scale
 from nibblespec.optimized.kernels.planes import (
-    deinterleave,
     excess_to_float32,
     interleave,
     load_codes,
 )
-from nibblespec.optimized.kernels.rounding import round_to, to_float32
+from nibblespec.optimized.kernels.rounding import product_operand, round_to, to_float32
 
 BLOCK_KEYS = 64
 """Keys of a block."""
@@ -35,6 +34,39 @@ SPLIT_KEYS = 256
 
 BLOCK_QUERIES = 16
 """Queries of a program, all of one head of the cache."""
+
+PARTS = {torch.bfloat16: 1, torch.float16: 2, torch.float32: 3}
+"""Parts of eight bits that a number of q's dtype is cut into."""
+
+
+@triton.jit
+def load_as_bf16(
+    hi: tl.tensor, lo: tl.tensor, place: tl.tensor, inside: tl.tensor, TARGET: tl.constexpr
+) -> tl.tensor:
+    """Load bytes [R, C] and return their codes, bfloat16 [R, 2·C]: exact, and 0 outside."""
+    even, odd = load_codes(hi, lo, place, inside, TARGET)
+    return round_to(excess_to_float32(interleave(even, odd), TARGET), tl.bfloat16)
+
+
+@triton.jit
+def whole_product(x: tl.tensor, code: tl.tensor, PARTS: tl.constexpr) -> tl.tensor:
+    """Return x [R, C], float32, times whole numbers of eight bits, bfloat16 [C, N]: float32.
+
+    x is cut into PARTS of eight bits, exactly, so that matrix units multiply without a rounding.
+    Three parts are all of a float32 number, two of a float16 one, one of a bfloat16 one.
+    """
+    code = product_operand(code)
+    high = round_to(x, tl.bfloat16)
+    product = tl.dot(product_operand(high), code, input_precision="ieee")
+    if PARTS > 1:
+        rest = x - to_float32(high)
+        middle = round_to(rest, tl.bfloat16)
+        small = tl.dot(product_operand(middle), code, input_precision="ieee")
+        if PARTS > 2:
+            low = round_to(rest - to_float32(middle), tl.bfloat16)
+            small += tl.dot(product_operand(low), code, input_precision="ieee")
+        product += small
+    return product
 
 
 @triton.jit
@@ -57,6 +89,7 @@ def attention_kernel(
     factor: tl.tensor,
     WIDTH: tl.constexpr,
     TARGET: tl.constexpr,
+    PARTS: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_L: tl.constexpr,
@@ -65,6 +98,7 @@ def attention_kernel(
     """Write of one split: sums [rows, splits, WIDTH], maxima and weights [rows, splits], float32.
 
     rows: batch · heads of the cache · ratio · queries. factor: softmax_scale · log₂e.
+    PARTS: of q, as `whole_product` takes them.
     """
     blocks = (ratio * queries + BLOCK_Q - 1) // BLOCK_Q
     program = tl.program_id(0)
@@ -79,24 +113,20 @@ def attention_kernel(
     column = tl.arange(0, BLOCK_D)
     inside = real[:, None] & (column < WIDTH)[None, :]
     x = tl.load(q + row[:, None] * WIDTH + column[None, :], mask=inside, other=0.0)
-    q_even, q_odd = deinterleave(to_float32(x))
+    x = to_float32(x)
     byte = tl.arange(0, BLOCK_D // 2)
 
     largest = tl.full((BLOCK_Q,), float("-inf"), tl.float32)
     weight = tl.full((BLOCK_Q,), 0.0, tl.float32)
-    even = tl.full((BLOCK_Q, BLOCK_D // 2), 0.0, tl.float32)
-    odd = tl.full((BLOCK_Q, BLOCK_D // 2), 0.0, tl.float32)
+    total = tl.full((BLOCK_Q, BLOCK_D), 0.0, tl.float32)
     end = min((split + 1) * SPLIT_L, position + queries)
     for first in range(split * SPLIT_L, end, BLOCK_L):
         key = first + tl.arange(0, BLOCK_L)
         of_cache = head * capacity + key
-        inside = (key < end)[:, None] & (byte < WIDTH // 2)[None, :]
+        stored = (key < end)[:, None] & (byte < WIDTH // 2)[None, :]
         place = of_cache[:, None] * (WIDTH // 2) + byte[None, :]
-        k_even, k_odd = load_codes(k_hi, k_lo, place, inside, TARGET)
-        score = tl.dot(q_even, tl.trans(excess_to_float32(k_even, TARGET)), input_precision="ieee")
-        score = tl.dot(
-            q_odd, tl.trans(excess_to_float32(k_odd, TARGET)), score, input_precision="ieee"
-        )
+        codes = load_as_bf16(k_hi, k_lo, place, stored, TARGET)
+        score = whole_product(x, tl.trans(codes), PARTS)
         step = plane_scale(tl.load(k_scale + of_cache, mask=key < end, other=0.0), TARGET)
         seen = (key[None, :] <= last[:, None]) & (key < end)[None, :]
         score = tl.where(seen, score * (step * factor)[None, :], float("-inf"))
@@ -109,16 +139,13 @@ def attention_kernel(
         weight = weight * shrink + tl.sum(p, axis=1)
         step = plane_scale(tl.load(v_scale + of_cache, mask=key < end, other=0.0), TARGET)
         p = tl.where(seen, p * step[None, :], 0.0)
-        v_even, v_odd = load_codes(v_hi, v_lo, place, inside, TARGET)
-        even = even * shrink[:, None]
-        odd = odd * shrink[:, None]
-        even = tl.dot(p, excess_to_float32(v_even, TARGET), even, input_precision="ieee")
-        odd = tl.dot(p, excess_to_float32(v_odd, TARGET), odd, input_precision="ieee")
+        codes = load_as_bf16(v_hi, v_lo, place, stored, TARGET)
+        total = total * shrink[:, None] + whole_product(p, codes, 3)
         largest = grown
 
     of_split = row * splits + split
     inside = real[:, None] & (column < WIDTH)[None, :]
-    tl.store(sums + of_split[:, None] * WIDTH + column[None, :], interleave(even, odd), mask=inside)
+    tl.store(sums + of_split[:, None] * WIDTH + column[None, :], total, mask=inside)
     tl.store(maxima + of_split, largest, mask=real)
     tl.store(weights + of_split, weight, mask=real)
 
@@ -143,7 +170,9 @@ def combine_kernel(
 
     of_head: rows that read one head of the cache. OFFSET: add offset [heads, WIDTH] of the head.
     """
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    of_call = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    head = of_call // of_head % heads
+    row = of_call.to(tl.int64)
     column = tl.arange(0, BLOCK_D)
     inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
     largest = tl.full((ROWS,), float("-inf"), tl.float32)
@@ -164,7 +193,7 @@ def combine_kernel(
         largest = grown
     y = tl.div_rn(total, tl.broadcast_to(weight[:, None], (ROWS, BLOCK_D)))
     if OFFSET:
-        place = (row // of_head % heads)[:, None] * WIDTH + column[None, :]
+        place = head[:, None] * WIDTH + column[None, :]
         y = y + to_float32(tl.load(offset + place, mask=inside, other=0.0))
     place = row[:, None] * WIDTH + column[None, :]
     tl.store(out + place, round_to(y, out.dtype.element_ty), mask=inside)
@@ -227,6 +256,7 @@ def kv_attention(
         exact=True,
         WIDTH=width,
         TARGET=target,
+        PARTS=PARTS[q.dtype],
         BLOCK_D=block_d,
         BLOCK_Q=BLOCK_QUERIES,
         BLOCK_L=BLOCK_KEYS,

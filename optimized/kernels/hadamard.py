@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from nibblespec.optimized.kernels import INTERPRETED
 from nibblespec.optimized.kernels.launch import launch
+from nibblespec.optimized.kernels.planes import deinterleave
 from nibblespec.optimized.kernels.rounding import round_to, to_float32
 
 STRETCH = 8192
@@ -32,16 +33,13 @@ MIX_COLUMNS = 2048 if INTERPRETED else 64
 def butterflies(x: tl.tensor, LOG: tl.constexpr) -> tl.tensor:
     """Return the unscaled transform of the last axis of float32 [R, 2**LOG].
 
-    Each stage is a sum over one axis of two, both with and without the sign of the second element:
-    a + b and a - b exactly as subtraction rounds them. As in a bitonic sort, lanes exchange values
-    where the two are not in one thread.
+    A stage is at the last of the LOG bits of the index, which then becomes the first: the next
+    stride is up, and after LOG stages all bits are where they were. Pairs are next to each other in
+    every stage, which spares most exchanges between threads.
     """
-    for stage in tl.static_range(0, LOG):
-        pairs = tl.reshape(x, (x.shape[0] << (LOG - 1 - stage), 2, 1 << stage))
-        second = tl.arange(0, 2)[None, :, None]
-        total = tl.sum(pairs, axis=1, keep_dims=True)
-        difference = tl.sum(tl.where(second == 1, -pairs, pairs), axis=1, keep_dims=True)
-        x = tl.reshape(tl.where(second == 1, difference, total), x.shape)
+    for _ in tl.static_range(0, LOG):
+        a, b = deinterleave(x)
+        x = tl.reshape(tl.trans(tl.join(a + b, a - b), (0, 2, 1)), x.shape)
     return x
 
 

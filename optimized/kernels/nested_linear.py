@@ -232,9 +232,7 @@ def tiles(rows: int, tokens: int) -> Tiles:
         return Tiles(n=n, m=16, num_warps=4, num_stages=4)
     if tokens <= 64:
         return Tiles(n=n, m=64, num_warps=4, num_stages=3)
-    return Tiles(
-        n=min(128, max(16, triton.next_power_of_2(rows))), m=128, num_warps=8, num_stages=3
-    )
+    return Tiles(n=n, m=128, num_warps=8, num_stages=3)
 
 
 def part_groups(rows: int, groups: int) -> int:

@@ -34,18 +34,19 @@ def dequantize_kernel(
     lo: tl.tensor,
     scale: tl.tensor,
     out: tl.tensor,
-    count: tl.tensor,
+    size: tl.tensor,
     TARGET: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Write out [count] of planes [count / 2] and scales [count / GROUP], BLOCK codes per program.
+    """Write out [2·size] of planes [size] and scales [2·size / GROUP], BLOCK codes per program.
 
     lo is read for TARGET only.
     """
+    count = tl.cast(size, tl.int64) * 2
     first = tl.program_id(0).to(tl.int64) * BLOCK
     byte = first // 2 + tl.arange(0, BLOCK // 2)[None, :]
-    even, odd = load_codes(hi, lo, byte, byte < count // 2, TARGET)
+    even, odd = load_codes(hi, lo, byte, byte < size, TARGET)
     code = excess_to_float32(interleave(even, odd), TARGET)
     place = first + tl.arange(0, BLOCK)[None, :]
     if BLOCK % GROUP == 0 and (GROUP & (GROUP - 1)) == 0:
@@ -58,7 +59,10 @@ def dequantize_kernel(
         # One group in the whole tile.
         value = code * plane_scale(tl.load(scale + first // GROUP), TARGET)
     else:
-        step = tl.load(scale + place // GROUP, mask=place < count, other=0)
+        # One division in 64 bits; within the tile 32 bits are enough.
+        group = first // GROUP
+        of_tile = (first - group * GROUP).to(tl.int32) + tl.arange(0, BLOCK)[None, :]
+        step = tl.load(scale + group + of_tile // GROUP, mask=place < count, other=0)
         value = code * plane_scale(step, TARGET)
     tl.store(out + place, round_to(value, out.dtype.element_ty), mask=place < count)
 
@@ -83,7 +87,7 @@ def dequantize(
             hi if lo is None else lo,
             scale,
             out,
-            count,
+            hi.numel(),
             exact=True,
             TARGET=lo is not None,
             GROUP=count // scale.numel(),

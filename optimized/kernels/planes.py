@@ -87,17 +87,18 @@ def pack_planes_kernel(
     qr: tl.tensor,
     hi: tl.tensor,
     lo: tl.tensor,
-    count: tl.tensor,
+    size: tl.tensor,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Write uint8 hi and lo [count / 2] of int8 codes [count], BLOCK codes per program."""
+    """Write uint8 hi and lo [size] of int8 codes [2·size], BLOCK codes per program."""
+    count = tl.cast(size, tl.int64) * 2
     first = tl.program_id(0).to(tl.int64) * BLOCK
     place = first + tl.arange(0, BLOCK)[None, :]
     byte = first // 2 + tl.arange(0, BLOCK // 2)[None, :]
     even, odd = deinterleave(tl.load(q4 + place, mask=place < count, other=0))
-    tl.store(hi + byte, nibbles_to_bytes(even, odd), mask=byte < count // 2)
+    tl.store(hi + byte, nibbles_to_bytes(even, odd), mask=byte < size)
     even, odd = deinterleave(tl.load(qr + place, mask=place < count, other=0))
-    tl.store(lo + byte, nibbles_to_bytes(even, odd), mask=byte < count // 2)
+    tl.store(lo + byte, nibbles_to_bytes(even, odd), mask=byte < size)
 
 
 @triton.jit
@@ -106,14 +107,15 @@ def unpack_planes_kernel(
     lo: tl.tensor,
     q4: tl.tensor,
     qr: tl.tensor,
-    count: tl.tensor,
+    size: tl.tensor,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Write int8 q4 and qr [count] of uint8 planes [count / 2], BLOCK codes per program."""
+    """Write int8 q4 and qr [2·size] of uint8 planes [size], BLOCK codes per program."""
+    count = tl.cast(size, tl.int64) * 2
     first = tl.program_id(0).to(tl.int64) * BLOCK
     place = first + tl.arange(0, BLOCK)[None, :]
     byte = first // 2 + tl.arange(0, BLOCK // 2)[None, :]
-    inside = byte < count // 2
+    inside = byte < size
     even, odd = load_codes(hi, lo, byte, inside, False)
     code = excess_to_int8(interleave(even, odd), False)
     tl.store(q4 + place, code, mask=place < count)
@@ -131,16 +133,15 @@ def pack_planes(q4: torch.Tensor, qr: torch.Tensor) -> tuple[torch.Tensor, torch
     shape = (q4.shape[0], q4.shape[1] // 2)
     hi = torch.empty(shape, dtype=torch.uint8, device=q4.device)
     lo = torch.empty_like(hi)
-    count = q4.numel()
-    block = flat_block(count)
+    block = flat_block(q4.numel())
     launch(
         pack_planes_kernel,
-        triton.cdiv(count, block),
+        triton.cdiv(q4.numel(), block),
         q4.contiguous(),
         qr.contiguous(),
         hi,
         lo,
-        count,
+        hi.numel(),
         exact=True,
         BLOCK=block,
     )
@@ -154,16 +155,15 @@ def unpack_planes(hi: torch.Tensor, lo: torch.Tensor) -> tuple[torch.Tensor, tor
     """
     q4 = torch.empty(hi.shape[0], 2 * hi.shape[1], dtype=torch.int8, device=hi.device)
     qr = torch.empty_like(q4)
-    count = q4.numel()
-    block = flat_block(count)
+    block = flat_block(q4.numel())
     launch(
         unpack_planes_kernel,
-        triton.cdiv(count, block),
+        triton.cdiv(q4.numel(), block),
         hi.contiguous(),
         lo.contiguous(),
         q4,
         qr,
-        count,
+        hi.numel(),
         exact=True,
         BLOCK=block,
     )
