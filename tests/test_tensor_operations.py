@@ -21,9 +21,11 @@ from tests.torch_samples import (
     Call,
     bounded_calls,
     dashq_weight,
+    empty_calls,
     exact_calls,
     nested_scale,
     planes,
+    results,
     same_bits,
     whole,
     words,
@@ -202,6 +204,13 @@ def test_every_layer_call_of_many_rows_is_the_call_of_few() -> None:
     many = operations.dashq_linear(x, *weight, None, layout)
     few = torch.cat([operations.dashq_linear(row[None], *weight, None, layout) for row in x])
     assert torch.allclose(many, few, rtol=0, atol=1e-5 * float(few.abs().max()))
+
+
+@pytest.mark.parametrize("call", list(empty_calls()), ids=str)
+def test_a_call_without_rows_gives_none(call: Call) -> None:
+    for implementation in (operations, portable.OPERATIONS):
+        answer = getattr(implementation, call.operation)(*call.arguments)
+        assert all(part.numel() == 0 for part in results(answer))
 
 
 def test_samples_are_valid_calls() -> None:

@@ -109,7 +109,7 @@ def exact_calls() -> Iterator[Call]:
                 note = f"[{rows}, {columns}] {groups} groups {plane} {dtype}"
                 yield Call("nested_reconstruct", (hi, low, scale, plane, dtype), note)
     for seed, (rows, columns, group) in enumerate(
-        ((1, 1, -1), (3, 7, -1), (5, 96, 32), (33, 40, 5), (2, 1001, -1), (7, 64, 1), (0, 8, -1))
+        ((1, 1, -1), (3, 7, -1), (5, 96, 32), (33, 40, 5), (2, 1001, -1), (7, 64, 1))
     ):
         for dtype in FLOATS:
             x = normal((rows, columns), seed, dtype)
@@ -137,6 +137,32 @@ def exact_calls() -> Iterator[Call]:
         for plane, low in (("draft", None), ("target", lo)):
             arguments = (xq, ones[0], hi, low, ones[1], None, plane, torch.float32)
             yield Call("nested_linear", arguments, f"[{rows}, {outputs}, {columns}] {plane}")
+
+
+def empty_calls() -> Iterator[Call]:
+    """Yield calls with no rows, tokens or queries."""
+    layout = DashqLayout(4, 32, 3, 64, 64)
+    weight = dashq_weight(layout, torch.float16, 0)
+    hi, lo = planes((3, 32), 0)
+    scale = nested_scale((3, 2), 0)
+    none = torch.zeros(0, 64)
+    cache = (hi.view(1, 1, 3, 32), lo.view(1, 1, 3, 32), torch.ones(1, 1, 3))
+    yield Call("pack_words", (none.flatten().to(torch.uint8), 3), "")
+    yield Call("unpack_words", (none.flatten().to(torch.int32), 3, 0), "")
+    yield Call("dashq_linear", (none, *weight, None, layout), "")
+    yield Call("quantize_activations", (none, 32), "")
+    codes = none.to(torch.int8)
+    yield Call(
+        "nested_linear",
+        (codes, none[:, :1], hi, lo, scale, None, "target", torch.float32),
+        "",
+    )
+    yield Call("hadamard", (none, None, torch.float16), "")
+    yield Call("hadamard", (none, signs(2, 0), torch.float16), "matrix")
+    yield Call("kv_quantize", (none.view(2, 0, 64), None), "")
+    yield Call("kv_dequantize", (hi[:0], None, none[:, 0], "draft"), "")
+    queries = torch.zeros(1, 2, 0, 64)
+    yield Call("kv_attention", (queries, *cache, *cache, None, 3, "target", 1.0, torch.float32), "")
 
 
 def signs(order: int, seed: int) -> Tensor:

@@ -26,14 +26,15 @@ def kv_attention(
     BN1-ATTENTION-PLANE, BN1-ATTENTION-WIDEN and NUM-ATTENTION-EXP; with `tree_sum` over keys,
     NUM-INVARIANT-ROWS.
     """
-    batch, _, queries, width = q.shape
+    batch, heads, queries, width = q.shape
     stored = k_hi.shape[1]
     length = position + queries
     unit = 1.0 if plane == "draft" else 1 / 16
     k_step, v_step = (scale[:, :, :length] * unit for scale in (k_scale, v_scale))
     keys = _codes(k_hi, k_lo, length)  # [B, Hkv, L, D]
     values = _codes(v_hi, v_lo, length)
-    by_head = q.to(torch.float32).reshape(batch, stored, -1, width)  # [B, Hkv, r·M, D]
+    # [B, Hkv, r·M, D]
+    by_head = q.to(torch.float32).reshape(batch, stored, heads // stored * queries, width)
     result = torch.empty_like(by_head, dtype=dtype)
     place = torch.arange(by_head.shape[2], device=q.device) % queries + position
     step = rows_of_a_part(batch * stored * length * width)

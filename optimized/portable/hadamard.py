@@ -14,7 +14,8 @@ def hadamard(x: Tensor, had_k: Tensor | None, dtype: torch.dtype) -> Tensor:
     """
     n = x.shape[-1]
     order = 1 if had_k is None else had_k.shape[0]
-    y = walsh_hadamard(x.to(torch.float32).reshape(-1, order, n // order))
+    rows = x.numel() // n
+    y = walsh_hadamard(x.to(torch.float32).reshape(rows, order, n // order))
     if had_k is not None:
         y = multiply_by_matrix(had_k, y)
     return (y * (1 / math.sqrt(n))).to(dtype).view(x.shape)
@@ -25,7 +26,7 @@ def walsh_hadamard(x: Tensor) -> Tensor:
     size = x.shape[-1]
     stride = 1
     while stride < size:
-        a, b = x.view(*x.shape[:-1], -1, 2, stride).unbind(-2)
+        a, b = x.view(*x.shape[:-1], size // (2 * stride), 2, stride).unbind(-2)
         x = torch.stack([a + b, a - b], dim=-2).view(x.shape)
         stride *= 2
     return x

@@ -19,7 +19,8 @@ def nested_reconstruct(
     Implements BN1-WEIGHT-GROUPS, BN1-DRAFT-WEIGHT, BN1-TARGET-WEIGHT and BN1-SCALE-SIXTEENTH.
     """
     weight = read_codes(hi, lo)
-    weight.view(*scale.shape, -1).mul_(weight_scale(scale, plane)[:, :, None])
+    width = weight.shape[1] // scale.shape[1]
+    weight.view(*scale.shape, width).mul_(weight_scale(scale, plane)[:, :, None])
     return weight.to(dtype)
 
 
@@ -77,7 +78,7 @@ def cut(matrix: Tensor, starts: Tensor, width: int) -> Tensor:
     """Cut float32 [R, K] into segments: [S, R, width], zeros where a segment is narrower."""
     rows, columns = matrix.shape
     if columns == width * (len(starts) - 1):
-        return matrix.view(rows, -1, width).transpose(0, 1)
+        return matrix.view(rows, columns // width, width).transpose(0, 1)
     place = starts[:-1, None] + torch.arange(width)
     place = torch.where(place < starts[1:, None], place, columns).to(matrix.device)
     padded = torch.nn.functional.pad(matrix, (0, 1))

@@ -17,7 +17,9 @@ def pack_words(codes: Tensor, nbits: int) -> Tensor:
     slots = torch.zeros(count * codes_per_word(nbits), dtype=torch.int64, device=codes.device)
     slots[: codes.numel()] = codes
     shifts = _shifts(nbits, codes.device).to(torch.int64)
-    words = (slots.view(count, -1) << shifts).sum(dim=1)  # no two codes share a bit
+    words = (slots.view(count, codes_per_word(nbits)) << shifts).sum(
+        dim=1
+    )  # no two codes share a bit
     # The conversion to int32 keeps the lower 32 bits.
     return words.to(torch.int32)
 

@@ -13,7 +13,8 @@
 #endif
 
 #include <algorithm>
-#include <cstdint>
+
+#include "types.h"
 
 namespace nibblespec {
 
@@ -29,7 +30,6 @@ struct Tokens {
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define NIBBLESPEC_VNNI
 
-constexpr int64_t DOT_UNITS = 4;  // in a register of 64 bytes
 
 // The sums of each four lanes of a, b, c, d: those of a first.
 inline __m512i sum_by_four(__m512i a, __m512i b, __m512i c, __m512i d) {
@@ -40,6 +40,14 @@ inline __m512i sum_by_four(__m512i a, __m512i b, __m512i c, __m512i d) {
       _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return _mm512_permutexvar_epi32(order, sums);
+}
+
+// out[s] = the sum of units 4·s … 4·s + 3, less excess[s], for sixteen s; modulo 2^32.
+inline void add_fours(const int32_t* units, const int32_t* excess, int32_t* out) {
+  const __m512i sums =
+      sum_by_four(_mm512_loadu_si512(units), _mm512_loadu_si512(units + 16),
+                  _mm512_loadu_si512(units + 32), _mm512_loadu_si512(units + 48));
+  _mm512_storeu_si512(out, _mm512_sub_epi32(sums, _mm512_loadu_si512(excess)));
 }
 
 struct Codes64 {
@@ -65,33 +73,39 @@ inline Codes64 excess_codes(const uint8_t* hi, const uint8_t* lo, int64_t count)
   }
 }
 
+// The products of 16 units, of which those of `bytes` bytes are there: all of them if Full.
+template <bool Target, int Count, bool Full>
+inline void four_registers(const uint8_t* hi, const uint8_t* lo, int64_t bytes, const Tokens& x,
+                           int64_t at, int32_t* out, int64_t out_stride) {
+  __m512i dot[Count][4];
+  unrolled<4>([&](auto v) NIBBLESPEC_INLINE {
+    const int64_t left = Full ? 64 : bytes - v * 64;
+    const Codes64 codes = excess_codes<Target>(hi + v * 64, lo + v * 64, left);
+    unrolled<Count>([&](auto m) NIBBLESPEC_INLINE {
+      dot[m][v] = _mm512_setzero_si512();
+      if (left > 0) {
+        const int64_t token = m * x.stride + at + v * 64;
+        dot[m][v] = _mm512_dpbusd_epi32(dot[m][v], codes.even, _mm512_loadu_si512(x.even + token));
+        dot[m][v] = _mm512_dpbusd_epi32(dot[m][v], codes.odd, _mm512_loadu_si512(x.odd + token));
+      }
+    });
+  });
+  unrolled<Count>([&](auto m) NIBBLESPEC_INLINE {
+    _mm512_storeu_si512(out + m * out_stride + at / UNIT_BYTES,
+                        sum_by_four(dot[m][0], dot[m][1], dot[m][2], dot[m][3]));
+  });
+}
+
 // out: [Count, out_stride], a product for each unit.
 template <bool Target, int Count>
 inline void unit_dots(const uint8_t* hi, const uint8_t* lo, int64_t bytes, const Tokens& x,
                       int32_t* out, int64_t out_stride) {
   for (int64_t at = 0; at < bytes; at += 4 * 64) {
-    __m512i dot[Count][4];
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) {
-      const int64_t place = at + v * 64;
-      const int64_t left = bytes - place;
-      const Codes64 codes = excess_codes<Target>(hi + place, lo + place, left);
-#pragma GCC unroll 4
-      for (int m = 0; m < Count; ++m) {
-        dot[m][v] = _mm512_setzero_si512();
-        if (left > 0) {
-          const int64_t token = m * x.stride + place;
-          dot[m][v] = _mm512_dpbusd_epi32(dot[m][v], codes.even,
-                                          _mm512_loadu_si512(x.even + token));
-          dot[m][v] = _mm512_dpbusd_epi32(dot[m][v], codes.odd,
-                                          _mm512_loadu_si512(x.odd + token));
-        }
-      }
-    }
-#pragma GCC unroll 4
-    for (int m = 0; m < Count; ++m) {
-      _mm512_storeu_si512(out + m * out_stride + at / UNIT_BYTES,
-                          sum_by_four(dot[m][0], dot[m][1], dot[m][2], dot[m][3]));
+    const int64_t left = bytes - at;
+    if (left >= 4 * 64) {
+      four_registers<Target, Count, true>(hi + at, lo + at, left, x, at, out, out_stride);
+    } else {
+      four_registers<Target, Count, false>(hi + at, lo + at, left, x, at, out, out_stride);
     }
   }
 }
@@ -152,6 +166,16 @@ inline void unit_dots(const uint8_t* hi, const uint8_t* lo, int64_t bytes, const
   }
 }
 
+#endif
+
+#ifndef NIBBLESPEC_VNNI
+inline void add_fours(const int32_t* units, const int32_t* excess, int32_t* out) {
+  for (int s = 0; s < 16; ++s) {
+    uint32_t total = 0;
+    for (int i = 0; i < 4; ++i) total += static_cast<uint32_t>(units[4 * s + i]);
+    out[s] = static_cast<int32_t>(total - static_cast<uint32_t>(excess[s]));
+  }
+}
 #endif
 
 }  // namespace nibblespec

@@ -36,15 +36,15 @@ inline void walsh_hadamard(float* x, int64_t n, int64_t m) {
 // y[i] = Σ matrix[i, l]·x[l] for `Rows` rows i, columns j … j + 15, summed in the order of l.
 template <int Rows>
 inline void mix(const float* matrix, const float* x, int64_t order, int64_t m, F32* y) {
-#pragma GCC unroll 4
-  for (int i = 0; i < Rows; ++i) y[i] = set(matrix[i * order]) * load(x);
+  F32 sum[Rows];
+  unrolled<Rows>([&](auto i) NIBBLESPEC_INLINE { sum[i] = set(matrix[i * order]) * load(x); });
   for (int64_t l = 1; l < order; ++l) {
     const F32 value = load(x + l * m);
-#pragma GCC unroll 4
-    for (int i = 0; i < Rows; ++i) {
-      y[i] = multiply_add(set(matrix[i * order + l]), value, y[i]);
-    }
+    unrolled<Rows>([&](auto i) NIBBLESPEC_INLINE {
+      sum[i] = multiply_add(set(matrix[i * order + l]), value, sum[i]);
+    });
   }
+  unrolled<Rows>([&](auto i) NIBBLESPEC_INLINE { y[i] = sum[i]; });
 }
 
 constexpr int64_t MIXED_ROWS = 4;

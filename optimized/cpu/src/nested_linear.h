@@ -31,7 +31,7 @@ inline bool in_units(const NestedLayer& layer) {
 // What all rows of weights need of the activations.
 struct SplitTokens {
   std::vector<int8_t> even, odd;  // [tokens, stride]
-  std::vector<int32_t> excess;    // [tokens, segments]: to take off the products of excess codes
+  std::vector<int32_t> excess;    // [tokens, padded]: to take off the products of excess codes
   std::vector<float> scale;       // [tokens, padded]: of each segment, and zeros
   int64_t stride, segments, padded;
 };
@@ -67,20 +67,25 @@ inline SplitTokens split_tokens(const NestedLayer& layer, int64_t width) {
 
 // The scale of every segment of a row, and zeros.
 inline void segment_scales(const NestedLayer& layer, int64_t row, int64_t width,
-                           std::vector<float>* wide, std::vector<float>* out) {
+                           std::vector<float>* wide, float* out) {
   const int64_t groups = layer.columns / layer.group;
   Floats{FLOAT16, layer.scale}.widen(row * groups, groups, wide);
   const float unit = weight_unit(layer);
   const int64_t repeats = layer.group / width;
   for (int64_t g = 0; g < groups; ++g) {
-    std::fill_n(out->data() + g * repeats, repeats, (*wide)[g] * unit);
+    std::fill_n(out + g * repeats, repeats, (*wide)[g] * unit);
   }
 }
 
-// Products of units, modulo 2^32, added up to products of segments.
-inline void add_units(const int32_t* units, int64_t per_segment, int64_t segments,
+// Products of units, modulo 2^32, added up to products of segments. Units and segments are zero
+// past the last, up to a multiple of sixteen segments.
+inline void add_units(const int32_t* units, int64_t per_segment, int64_t padded,
                       const int32_t* excess, int32_t* out) {
-  for (int64_t s = 0; s < segments; ++s) {
+  if (per_segment == 4) {
+    for (int64_t s = 0; s < padded; s += LANES) add_fours(units + 4 * s, excess + s, out + s);
+    return;
+  }
+  for (int64_t s = 0; s < padded; ++s) {
     uint32_t total = 0;
     for (int64_t i = 0; i < per_segment; ++i) {
       total += static_cast<uint32_t>(units[s * per_segment + i]);
@@ -105,7 +110,7 @@ void nested_linear_in_units(const NestedLayer& layer, T* out) {
   const int64_t width = std::min(layer.x_group, layer.group);
   const int64_t bytes = layer.columns / 2;
   const SplitTokens x = split_tokens(layer, width);
-  const int64_t units = (layer.columns / UNIT + LANES - 1) / LANES * LANES;
+  const int64_t units = x.padded * (width / UNIT) + LANES;
   const int64_t grain = grain_of(layer.columns * (1 + layer.tokens));
   parallel(layer.rows, grain, [&](int64_t begin, int64_t end) {
     std::vector<float> wide, scales(ROW_BLOCK * x.padded);
@@ -117,7 +122,7 @@ void nested_linear_in_units(const NestedLayer& layer, T* out) {
                                    bytes, tokens, unit_products.data(), units);
         for (int64_t i = 0; i < count(); ++i) {
           const int64_t token = (m + i) * x.padded;
-          add_units(unit_products.data() + i * units, width / UNIT, x.segments,
+          add_units(unit_products.data() + i * units, width / UNIT, x.padded,
                     x.excess.data() + token, products.data());
           const float y = scaled_sum(products.data(), x.scale.data() + token,
                                      scales.data() + (row - first) * x.padded, x.padded);
@@ -129,9 +134,7 @@ void nested_linear_in_units(const NestedLayer& layer, T* out) {
     for (int64_t first = begin; first < end; first += ROW_BLOCK) {
       const int64_t last = std::min(first + ROW_BLOCK, end);
       for (int64_t row = first; row < last; ++row) {
-        std::vector<float> of_row(x.padded);
-        segment_scales(layer, row, width, &wide, &of_row);
-        std::copy(of_row.begin(), of_row.end(), scales.begin() + (row - first) * x.padded);
+        segment_scales(layer, row, width, &wide, scales.data() + (row - first) * x.padded);
       }
       int64_t m = 0;
       for (; m + TOKEN_BLOCK <= layer.tokens; m += TOKEN_BLOCK) {

@@ -77,20 +77,4 @@ inline void store_bytes_up_to(int8_t* p, F32 x, int64_t n) {
 // The nearest whole number, ties to even, of |x| < 2^22: its unit is 1 once 1.5·2^23 is added.
 inline F32 round_even(F32 x) { return (x + set(12582912.0f)) - set(12582912.0f); }
 
-// The sum of the lanes, always in this order.
-inline float sum(F32 x) {
-  float lane[LANES];
-  store(lane, x);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-  }
-  return lane[0];
-}
-
-inline float largest(F32 x) {
-  float lane[LANES];
-  store(lane, x);
-  return *std::max_element(lane, lane + LANES);
-}
-
 }  // namespace nibblespec

@@ -66,6 +66,19 @@ inline F32 abs(F32 x) {
   return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
 }
 
+inline float sum(F32 x) {
+  const __m256 eight = _mm256_add_ps(x.a, x.b);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float largest(F32 x) {
+  const __m256 eight = _mm256_max_ps(x.a, x.b);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
 template <int Stride>
 inline __m256 butterfly_half(__m256 x) {
   if constexpr (Stride == 1) {

@@ -59,6 +59,20 @@ inline F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline F32 abs(F32 a) { return {_mm512_abs_ps(a.v)}; }
 
+inline __m256 upper_half(__m512 x) { return _mm512_extractf32x8_ps(x, 1); }
+inline float sum(F32 x) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x.v), upper_half(x.v));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float largest(F32 x) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x.v), upper_half(x.v));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
 template <int Stride>
 inline F32 butterfly(F32 x) {
   __m512 other;

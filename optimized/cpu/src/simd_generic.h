@@ -55,6 +55,19 @@ inline F32 abs(const F32& a) {
   return each([&](int i) { return float_of(bits_of(a.lane[i]) & 0x7fffffffu); });
 }
 
+// The sum of the lanes: halves first, lane i and lane i + 8; then quarters, and so on.
+inline float sum(F32 x) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) x.lane[i] += x.lane[i + width];
+  }
+  return x.lane[0];
+}
+inline float largest(const F32& x) {
+  float most = x.lane[0];
+  for (const float lane : x.lane) most = lane > most ? lane : most;
+  return most;
+}
+
 // Where lane i's bit `Stride` is clear a + b, where it is set a - b, of lanes Stride apart.
 template <int Stride>
 inline F32 butterfly(const F32& x) {

@@ -6,11 +6,24 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
-// Of functions whose callbacks keep sums in registers: a call that is not inlined costs them that.
+// Of functions whose callbacks keep sums in registers: a call that is not inlined costs that.
 #define NIBBLESPEC_INLINE __attribute__((always_inline))
 
 namespace nibblespec {
+
+template <class F, int... I>
+NIBBLESPEC_INLINE inline void call_each(const F& function, std::integer_sequence<int, I...>) {
+  (function(std::integral_constant<int, I>()), ...);
+}
+
+// Call function(0), function(1), … function(Count - 1), each of them a constant: an array with
+// no other index than constants is kept in registers, which a loop does not ensure.
+template <int Count, class F>
+NIBBLESPEC_INLINE inline void unrolled(const F& function) {
+  call_each(function, std::make_integer_sequence<int, Count>());
+}
 
 struct f16 {
   uint16_t bits;

@@ -1,0 +1,329 @@
+"""What is measured on a CPU: operations on the layers of the examples, with their peers."""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from nibblespec.optimized import portable
+from nibblespec.optimized.benchmarks import shapes
+from nibblespec.optimized.benchmarks.formulas import dashq_formula, nested_formula
+from nibblespec.optimized.benchmarks.measure import Call
+from nibblespec.optimized.layout import DashqLayout, group_count, word_count
+from nibblespec.optimized.pytorch import operations
+from torch import Tensor
+
+ROWS = (1, 5, 16, 64, 512)
+"""Rows M of the input: a token, a verification of four drafts, batches, prefill."""
+
+COLD_BYTES = 1 << 27
+"""Weights are rotated through at least this much memory, more than caches hold."""
+
+MOST_COPIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One way to compute a case."""
+
+    name: str
+    call: Call
+    read: int
+    """Bytes that have to be read."""
+    written: int
+    """Bytes that have to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An operation on operands of one size."""
+
+    operation: str
+    shape: str
+    rows: int | None
+    operations: int
+    """Multiplications and additions of a matrix product, 0 where there is none."""
+    contestants: tuple[Contestant, ...]
+
+
+def size(*tensors: Tensor | None) -> int:
+    """Return how many bytes tensors have."""
+    return sum(0 if tensor is None else tensor.nbytes for tensor in tensors)
+
+
+def rotating(function: Callable[..., object], copies: Sequence[tuple[Any, ...]]) -> Call:
+    """Return a call that takes the next of the copies each time."""
+    turns = itertools.cycle(copies)
+    return lambda: function(*next(turns))
+
+
+def copies_of(*tensors: Tensor | None) -> list[tuple[Tensor | None, ...]]:
+    """Copy tensors so often that no cache holds them all."""
+    count = max(1, min(MOST_COPIES, -(-COLD_BYTES // max(1, size(*tensors)))))
+    return [
+        tuple(None if tensor is None else tensor.clone() for tensor in tensors)
+        for _ in range(count)
+    ]
+
+
+@functools.cache
+def compiled(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the formula under torch.compile, anew for each shape."""
+    result: Callable[..., Tensor] = torch.compile(formula, dynamic=False)
+    return result
+
+
+def dashq_weight(rows: int, columns: int) -> tuple[tuple[Tensor, Tensor, Tensor], DashqLayout]:
+    """Draw a packed weight of the example's width and group."""
+    layout = DashqLayout(shapes.DASHQ_BITS, shapes.DASHQ_GROUP, rows, columns, columns)
+    count = word_count(rows * columns, layout.nbits)
+    words = torch.randint(-(2**31), 2**31, (count,), dtype=torch.int64).to(torch.int32)
+    scale = (torch.rand(group_count(layout), 1) * 0.01).to(torch.float16)
+    zero = (torch.rand(group_count(layout), 1) * 15).to(torch.float16)
+    return (words, scale, zero), layout
+
+
+def nested_weight(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw planes without the pairs that a package must not hold, and scales."""
+    hi = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8)
+    lo = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8) | 0x88
+    scale = (torch.rand(rows, columns // shapes.NESTED_GROUP) * 0.01).to(torch.float16)
+    return hi, lo, scale
+
+
+def dashq_reconstruction(rows: int, columns: int) -> Case:
+    """Reconstruct a packed weight in bfloat16."""
+    weight, layout = dashq_weight(rows, columns)
+    copies = copies_of(*weight)
+    traffic = size(*weight), 2 * rows * columns
+
+    def ours(*packed: Any) -> Tensor:  # noqa: ANN401
+        return operations.dashq_reconstruct(*packed, layout, torch.bfloat16)
+
+    formula = functools.partial(dashq_formula, rows=rows)
+    return Case(
+        "dashq reconstruct",
+        f"{rows}×{columns} INT4/g32",
+        None,
+        0,
+        (
+            Contestant("ours", rotating(ours, copies), *traffic),
+            Contestant("formula compiled", rotating(_compiled_dashq(rows), copies), *traffic),
+            Contestant("formula", rotating(formula, copies), *traffic),
+        ),
+    )
+
+
+def _compiled_dashq(rows: int) -> Callable[..., Tensor]:
+    return functools.partial(compiled(dashq_formula), rows=rows)
+
+
+def nested_reconstruction(rows: int, columns: int, plane: str) -> Case:
+    """Reconstruct a nested weight in bfloat16."""
+    hi, lo, scale = nested_weight(rows, columns)
+    low = lo if plane == "target" else None
+    copies = copies_of(hi, low, scale)
+    traffic = size(hi, low, scale), 2 * rows * columns
+
+    def ours(*packed: Any) -> Tensor:  # noqa: ANN401
+        return operations.nested_reconstruct(*packed, plane, torch.bfloat16)
+
+    return Case(
+        f"nested reconstruct, {plane}",
+        f"{rows}×{columns} g128",
+        None,
+        0,
+        (
+            Contestant("ours", rotating(ours, copies), *traffic),
+            Contestant("formula compiled", rotating(compiled(nested_formula), copies), *traffic),
+            Contestant("formula", rotating(nested_formula, copies), *traffic),
+        ),
+    )
+
+
+def dashq_layer(rows: int, columns: int, tokens: int) -> Case:
+    """Apply a packed layer."""
+    weight, layout = dashq_weight(rows, columns)
+    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    dense = dashq_formula(*weight, rows)
+    small = size(x) + 2 * tokens * rows
+    packed = copies_of(*weight)
+
+    def ours(*given: Any) -> Tensor:  # noqa: ANN401
+        return operations.dashq_linear(x, *given, None, layout)
+
+    return Case(
+        "dashq linear",
+        f"{rows}×{columns} INT4/g32",
+        tokens,
+        2 * tokens * rows * columns,
+        (
+            Contestant("ours", rotating(ours, packed), size(*weight) + small, 0),
+            *_dense_peers(x, dense, packed, _compiled_dashq(rows), dashq_formula, rows),
+        ),
+    )
+
+
+def nested_layer(rows: int, columns: int, tokens: int) -> Case:
+    """Apply a nested layer to activations that are quantized already."""
+    hi, lo, scale = nested_weight(rows, columns)
+    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    xq, sx = operations.quantize_activations(x, -1)
+    dense = nested_formula(hi, lo, scale)
+    small = size(xq, sx) + 2 * tokens * rows
+    target, draft = copies_of(hi, lo, scale), copies_of(hi, None, scale)
+
+    def apply(plane: str, *given: Any) -> Tensor:  # noqa: ANN401
+        return operations.nested_linear(xq, sx, *given, None, plane, torch.bfloat16)
+
+    return Case(
+        "nested linear",
+        f"{rows}×{columns} g128",
+        tokens,
+        2 * tokens * rows * columns,
+        (
+            Contestant(
+                "ours, target",
+                rotating(functools.partial(apply, "target"), target),
+                size(hi, lo, scale) + small,
+                0,
+            ),
+            Contestant(
+                "ours, draft",
+                rotating(functools.partial(apply, "draft"), draft),
+                size(hi, scale) + small,
+                0,
+            ),
+            *_dense_peers(x, dense, target, compiled(nested_formula), nested_formula),
+        ),
+    )
+
+
+def _dense_peers(
+    x: Tensor,
+    dense: Tensor,
+    packed: Sequence[tuple[Any, ...]],
+    compiled_formula: Callable[..., Tensor],
+    formula: Callable[..., Tensor],
+    *arguments: int,
+) -> tuple[Contestant, ...]:
+    """Return the dense layer in bfloat16, and the formula with that layer behind it."""
+    linear = torch.nn.functional.linear
+    small = size(x) + 2 * x.shape[0] * dense.shape[0]
+    behind = size(*packed[0]) + 2 * size(dense) + small
+    return (
+        Contestant(
+            "bf16 F.linear",
+            rotating(lambda weight: linear(x, weight), copies_of(dense)),
+            size(dense) + small,
+            0,
+        ),
+        Contestant(
+            "formula compiled",
+            rotating(lambda *given: linear(x, compiled_formula(*given)), packed),
+            behind,
+            0,
+        ),
+        Contestant(
+            "formula",
+            rotating(lambda *given: linear(x, formula(*given, *arguments)), packed),
+            behind,
+            0,
+        ),
+    )
+
+
+def activations(columns: int, tokens: int) -> Case:
+    """Quantize activations."""
+    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    return _against_portable(
+        "A8", f"{columns}", tokens, "quantize_activations", (x, -1), 3 * x.numel()
+    )
+
+
+def transform(order: int, columns: int, tokens: int) -> Case:
+    """Transform activations."""
+    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    matrix = None if order == 1 else torch.randint(0, 2, (order, order)).to(torch.float32) * 2 - 1
+    arguments = (x, matrix, torch.bfloat16)
+    shape = f"{order}·{columns // order}"
+    return _against_portable("Hadamard", shape, tokens, "hadamard", arguments, 4 * x.numel())
+
+
+def cache_writing(tokens: int) -> Case:
+    """Quantize keys of one layer."""
+    _, heads, width = shapes.HEADS
+    x = torch.randn(1, heads, tokens, width).to(torch.bfloat16)
+    return _against_portable(
+        "KV quantize", f"{heads} heads of {width}", tokens, "kv_quantize", (x, None), 3 * x.numel()
+    )
+
+
+def attention(tokens: int, length: int) -> Case:
+    """Attend to a nested cache, against attention over a dense one in bfloat16."""
+    heads, stored, width = shapes.HEADS
+    q = torch.randn(1, heads, tokens, width).to(torch.bfloat16)
+    dense = torch.randn(2, 1, stored, length, width).to(torch.bfloat16)
+    keys, values = (operations.kv_quantize(part, None) for part in dense)
+    cache = (*keys, *values, None, length - tokens, "target", width**-0.5, torch.bfloat16)
+    ours = functools.partial(operations.kv_attention, q, *cache)
+    mask = torch.ones(tokens, length, dtype=torch.bool).tril(length - tokens)
+    peer = functools.partial(
+        torch.nn.functional.scaled_dot_product_attention,
+        q,
+        dense[0],
+        dense[1],
+        attn_mask=mask,
+        enable_gqa=True,
+    )
+    return Case(
+        "attention, target",
+        f"{heads}/{stored} heads of {width}, {length} positions",
+        tokens,
+        4 * heads * tokens * length * width,
+        (
+            Contestant("ours", ours, size(*keys, *values, q), size(q)),
+            Contestant("bf16 SDPA", peer, size(dense, q), size(q)),
+        ),
+    )
+
+
+def _against_portable(
+    name: str, shape: str, tokens: int, operation: str, arguments: tuple[Any, ...], traffic: int
+) -> Case:
+    """Compare with the same in plain PyTorch."""
+    ours = functools.partial(getattr(operations, operation), *arguments)
+    plain = functools.partial(getattr(portable.OPERATIONS, operation), *arguments)
+    return Case(
+        name,
+        shape,
+        tokens,
+        0,
+        (
+            Contestant("ours", ours, traffic, 0),
+            Contestant("plain PyTorch", plain, traffic, 0),
+        ),
+    )
+
+
+def all_cases(rows: Sequence[int] = ROWS) -> Iterator[Callable[[], Case]]:
+    """Yield makers of all cases: operands are made when their case's turn comes."""
+    common = shapes.COMMON_SHAPE
+    for shape in shapes.DASHQ_SHAPES:
+        yield functools.partial(dashq_reconstruction, *shape)
+    for shape in (*shapes.NESTED_SHAPES, common):
+        for plane in ("target", "draft"):
+            yield functools.partial(nested_reconstruction, *shape, plane)
+    for shape, tokens in itertools.product(shapes.DASHQ_SHAPES, rows):
+        yield functools.partial(dashq_layer, *shape, tokens)
+    for shape, tokens in itertools.product((*shapes.NESTED_SHAPES, common), rows):
+        yield functools.partial(nested_layer, *shape, tokens)
+    for tokens in rows:
+        yield functools.partial(activations, 8192, tokens)
+        for order, columns in shapes.HADAMARD_WIDTHS:
+            yield functools.partial(transform, order, columns, tokens)
+        yield functools.partial(cache_writing, tokens)
+        if tokens <= 64:
+            yield functools.partial(attention, tokens, 4096)
