@@ -283,7 +283,7 @@ def test_named_backends_are_found() -> None:
     ("name", "said"),
     [
         ("fast", "expected reference, optimized, torch or module:attribute, found 'fast'"),
-        ("no_such_module:x", "cannot import no_such_module: ModuleNotFoundError"),
+        ("no_such_module:x", "cannot be imported: ModuleNotFoundError"),
         ("nibblespec.reference:missing", "nibblespec.reference has no attribute missing"),
         ("math:pi", "expected an object with a string 'name', found 'none'"),
         ("nibblespec.reference:", "module:attribute, found 'nibblespec.reference:'"),
@@ -301,6 +301,16 @@ def test_optimized_backend_that_is_not_installed_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "nibblespec.optimized", None)
     with pytest.raises(BackendNotFoundError, match=r"pip install 'nibblespec\[optimized\]'"):
         find_backend("torch")
+
+
+def test_attribute_that_fails_to_import_is_explained_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def __getattr__(name):\n    raise ImportError(f'{name} needs a GPU')\n"
+    (tmp_path / "lazy_backends.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BackendNotFoundError, match="ImportError: backend needs a GPU"):
+        find_backend("lazy_backends:backend")
 
 
 @pytest.mark.parametrize(

@@ -36,21 +36,27 @@ def find_backend(name: str) -> Backend:
             f"--backend: expected {', '.join(NAMES)} or module:attribute, found {name!r}"
         )
     try:
+        # An attribute too may import: that of a package that loads its backends when asked.
         found: object = import_module(module_name)
-    except Exception as error:
-        hint = ""
-        if location.startswith("nibblespec.optimized") and isinstance(error, ImportError):
-            hint = "; it is not installed: pip install 'nibblespec[optimized]'"
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except AttributeError as error:
         raise BackendNotFoundError(
-            f"--backend {name}: cannot import {module_name}: {type(error).__name__}: {error}{hint}"
+            f"--backend {name}: {module_name} has no attribute {attribute} ({error})"
         ) from error
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise BackendNotFoundError(
-                f"--backend {name}: {module_name} has no attribute {attribute}"
-            )
-        found = getattr(found, part)
+    except Exception as error:
+        raise BackendNotFoundError(
+            f"--backend {name}: cannot be imported: {type(error).__name__}: {error}"
+            + _hint(location, error)
+        ) from error
     return checked_backend(found, name)
+
+
+def _hint(location: str, error: Exception) -> str:
+    """Say what to install where a backend of this project lacks something."""
+    if location.startswith("nibblespec.optimized") and isinstance(error, ImportError):
+        return "; it is not installed: pip install 'nibblespec[optimized]'"
+    return ""
 
 
 def checked_backend(found: object, name: str) -> Backend:
