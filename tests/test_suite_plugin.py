@@ -320,6 +320,12 @@ def test_attribute_that_fails_to_import_is_explained_too(
         ({"bit_widths": (9,)}, "bit_widths claims 9"),
         ({"dtypes": ("fp16",)}, "dtypes claims 'fp16'"),
         ({"dashq_rounding": "best"}, "dashq_rounding is 'best'"),
+        ({"scale_zero_dtypes": ("fp8",)}, "scale_zero_dtypes claims 'fp8'"),
+        ({"group_sizes": (32, 0)}, "group_sizes claims 0, expected positive numbers"),
+        ({"group_sizes": 128}, "group_sizes is 128, expected a tuple"),
+        ({"head_dims": (65,)}, "head_dims claims 65, expected positive even numbers"),
+        ({"hadamard_orders": (True,)}, "hadamard_orders claims True"),
+        ({"prefill_f16_from": 0}, "prefill_f16_from is 0"),
     ],
 )
 def test_claims_that_make_no_sense_are_explained(wrong: dict[str, Any], said: str) -> None:

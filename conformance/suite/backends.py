@@ -1,5 +1,7 @@
 """Finding the backend under test by name."""
 
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import cast, get_args
 
@@ -18,6 +20,9 @@ NAMES = {
     "torch": "nibblespec.optimized:torch_backend",
 }
 """Backends that have a short name."""
+
+SCALE_ZERO_DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2")
+"""dtypes of scales and zero points."""
 
 
 class BackendNotFoundError(Exception):
@@ -87,24 +92,50 @@ def claims(backend: Backend) -> Capabilities:
             f"{backend.name}: capabilities() is to return nibblespec.spec.operations.Capabilities, "
             f"found {type(found).__name__}"
         )
-    for field, allowed in (
+    for complaint in _complaints(found):
+        raise BackendNotFoundError(f"{backend.name}: {complaint}")
+    return found
+
+
+def _complaints(found: Capabilities) -> Iterator[str]:
+    """Say what in a claim no test could be made of."""
+    kinds: tuple[tuple[str, Sequence[object]], ...] = (
         ("operations", OPERATIONS),
         ("bit_widths", range(1, 9)),
         ("dtypes", get_args(FloatDtype)),
-    ):
-        for value in getattr(found, field):
-            if value not in allowed:
-                raise BackendNotFoundError(
-                    f"{backend.name}: {field} claims {value!r}, "
-                    f"expected some of {', '.join(map(str, allowed))}"
-                )
-    for field, kinds in (
+        ("scale_zero_dtypes", SCALE_ZERO_DTYPES),
+    )
+    for field, allowed in kinds:
+        expected = f"some of {', '.join(map(str, allowed))}"
+        yield from _wrong(field, getattr(found, field), allowed.__contains__, expected)
+    for field, multiple in (("group_sizes", 1), ("head_dims", 2), ("hadamard_orders", 1)):
+        if getattr(found, field) is not None:
+            expected = "positive even numbers" if multiple == 2 else "positive numbers"
+            fits = functools.partial(_is_positive, multiple=multiple)
+            yield from _wrong(field, getattr(found, field), fits, expected)
+    for field, choices in (
         ("dashq_rounding", get_args(DashqRounding)),
         ("linear_weight_rounding", get_args(LinearWeightRounding)),
     ):
-        if getattr(found, field) not in kinds:
-            raise BackendNotFoundError(
-                f"{backend.name}: {field} is {getattr(found, field)!r}, "
-                f"expected one of {', '.join(kinds)}"
-            )
-    return found
+        if getattr(found, field) not in choices:
+            expected = ", ".join(choices)
+            yield f"{field} is {getattr(found, field)!r}, expected one of {expected}"
+    first = found.prefill_f16_from
+    if first is not None and not _is_positive(first):
+        yield f"prefill_f16_from is {first!r}, expected None or a positive number of rows"
+
+
+def _wrong(
+    field: str, claimed: object, fits: Callable[[object], bool], expected: str
+) -> Iterator[str]:
+    """Complain of a claim that is no tuple, and of each of its values that does not fit."""
+    if not isinstance(claimed, tuple | list):
+        yield f"{field} is {claimed!r}, expected a tuple of {expected}"
+        return
+    for value in claimed:
+        if not fits(value):
+            yield f"{field} claims {value!r}, expected {expected}"
+
+
+def _is_positive(value: object, multiple: int = 1) -> bool:
+    return type(value) is int and value >= 1 and value % multiple == 0

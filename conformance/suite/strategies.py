@@ -7,6 +7,7 @@ the arrays from them. The domains of the tests are built from what is here.
 from typing import TypeVar, get_args
 
 from hypothesis import strategies as st
+from nibblespec.conformance.suite.backends import SCALE_ZERO_DTYPES
 from nibblespec.conformance.suite.gate import claimed, require
 from nibblespec.conformance.suite.properties import Domain
 from nibblespec.spec.operations import Capabilities, FloatDtype
@@ -15,7 +16,6 @@ Case = TypeVar("Case")
 
 BIT_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8)
 FLOAT_DTYPES: tuple[FloatDtype, ...] = get_args(FloatDtype)
-SCALE_ZERO_DTYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2")
 GROUP_SIZES = (128, 64, 32, 16, 8, 40, 12, 7, 3, 1)
 """Published ones first, then such as end inside a word."""
 
