@@ -147,13 +147,11 @@ def test_transforms_of_many_rows(case: Transform, hadamard: Hadamard) -> None:
 @for_all(many_vectors_to_write)
 def test_prompts_are_written(case: Vectors, kv_quantize: KvQuantize) -> None:
     """As many tokens at once as a prompt has."""
-    for output, found, expected in zip(
-        ("hi", "lo", "scale"),
-        kv_quantize(case.x, case.offset),
-        kv.kv_quantize(case.x, case.offset),
-        strict=True,
-    ):
-        expect_equal(f"kv_quantize, {output}", found, expected)
+    hi, lo, scale = kv_quantize(case.x, case.offset)
+    expected_hi, expected_lo, expected_scale = kv.kv_quantize(case.x, case.offset)
+    expect_equal("kv_quantize, hi", hi, expected_hi)
+    expect_equal("kv_quantize, lo", lo, expected_lo)
+    expect_equal("kv_quantize, scale", scale, expected_scale)
 
 
 @requirement("BN1-KV-TARGET")
