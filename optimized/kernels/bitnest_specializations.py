@@ -107,6 +107,7 @@ def _linear() -> Iterator[Specialization]:
                         "X_WIDTH": x_width,
                         "W_WIDTH": width,
                         "WHOLE": whole,
+                        "HALVES": tile.m <= 16 and block >= 64,
                         "BIAS": not split,
                         "SPLIT": split,
                         "SUM": tl.int32,

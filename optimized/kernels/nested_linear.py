@@ -22,7 +22,12 @@ from nibblespec.optimized.kernels import INTERPRETED
 from nibblespec.optimized.kernels.launch import launch
 from nibblespec.optimized.kernels.nested_reconstruct import plane_scale
 from nibblespec.optimized.kernels.parts import add_parts
-from nibblespec.optimized.kernels.planes import excess_to_int8, interleave, load_codes
+from nibblespec.optimized.kernels.planes import (
+    deinterleave,
+    excess_to_int8,
+    interleave,
+    load_codes,
+)
 from nibblespec.optimized.kernels.rounding import round_to, to_float32
 
 PROGRAMS = 4 if INTERPRETED else 264
@@ -39,24 +44,6 @@ SPLIT_TOKENS = 64
 
 EXACT_COLUMNS = (1 << 17) - 1
 """Columns of products up to 2**14 whose sum fits int32."""
-
-
-@triton.jit
-def whole_codes(
-    hi: tl.tensor,
-    lo: tl.tensor,
-    row: tl.tensor,
-    first: tl.tensor,
-    rows: tl.tensor,
-    row_bytes: tl.tensor,
-    TARGET: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> tl.tensor:
-    """Return codes (row[i], first … first + BLOCK - 1), int8 [R, BLOCK], for an even `first`."""
-    byte = first // 2 + tl.arange(0, BLOCK // 2)
-    inside = (row < rows)[:, None] & (byte < row_bytes)[None, :]
-    even, odd = load_codes(hi, lo, row[:, None] * row_bytes + byte[None, :], inside, TARGET)
-    return interleave(excess_to_int8(even, TARGET), excess_to_int8(odd, TARGET))
 
 
 @triton.jit
@@ -82,19 +69,34 @@ def whole_products(
     lo: tl.tensor,
     row: tl.tensor,
     token: tl.tensor,
-    start: tl.tensor,
+    first: tl.tensor,
     rows: tl.tensor,
     tokens: tl.tensor,
     row_bytes: tl.tensor,
     TARGET: tl.constexpr,
+    HALVES: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> tl.tensor:
-    """Return the products of BLOCK columns from an even `start`, int32 [N, M]."""
-    code = whole_codes(hi, lo, row, start, rows, row_bytes, TARGET, BLOCK)
-    column = start + tl.arange(0, BLOCK)
-    place = token[None, :] * (2 * row_bytes) + column[:, None]
-    x = tl.load(xq + place, mask=(token < tokens)[None, :], other=0)
-    return tl.dot(code, x, out_dtype=tl.int32)
+    """Return the products of BLOCK columns, those of the bytes from `first` on: int32 [N, M].
+
+    HALVES: even and odd columns apart, so that bytes are loaded as wide as can be; otherwise codes
+    are put in their order, and the input, the larger part where tokens are many, is left as it is.
+    """
+    byte = first + tl.arange(0, BLOCK // 2)
+    inside = (row < rows)[:, None] & (byte < row_bytes)[None, :]
+    even, odd = load_codes(hi, lo, row[:, None] * row_bytes + byte[None, :], inside, TARGET)
+    even, odd = excess_to_int8(even, TARGET), excess_to_int8(odd, TARGET)
+    column = 2 * first + tl.arange(0, BLOCK)
+    if HALVES:
+        place = token[:, None] * (2 * row_bytes) + column[None, :]
+        x = tl.load(xq + place, mask=(token < tokens)[:, None], other=0)
+        x_even, x_odd = deinterleave(x)
+        dot = tl.dot(even, tl.trans(x_even), out_dtype=tl.int32)
+        return tl.dot(odd, tl.trans(x_odd), dot, out_dtype=tl.int32)
+    else:
+        place = token[None, :] * (2 * row_bytes) + column[:, None]
+        x = tl.load(xq + place, mask=(token < tokens)[None, :], other=0)
+        return tl.dot(interleave(even, odd), x, out_dtype=tl.int32)
 
 
 @triton.jit
@@ -140,6 +142,7 @@ def nested_linear_kernel(
     X_WIDTH: tl.constexpr,
     W_WIDTH: tl.constexpr,
     WHOLE: tl.constexpr,
+    HALVES: tl.constexpr,
     BIAS: tl.constexpr,
     SPLIT: tl.constexpr,
     SUM: tl.constexpr,
@@ -168,8 +171,9 @@ def nested_linear_kernel(
         for group in range(begin, min(begin + part_groups, w_groups)):
             start = group * W_WIDTH
             if WHOLE and W_WIDTH == BLOCK_K:
+                first = group * (W_WIDTH // 2)
                 dot = whole_products(
-                    xq, hi, lo, row, token, start, rows, tokens, row_bytes, TARGET, BLOCK_K
+                    xq, hi, lo, row, token, first, rows, tokens, row_bytes, TARGET, HALVES, BLOCK_K
                 )
                 part_sum = add_segment(
                     part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
@@ -177,10 +181,13 @@ def nested_linear_kernel(
                 )  # fmt: skip
             elif WHOLE:
                 dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
-                for first in range(start, start + W_WIDTH, BLOCK_K):
-                    dot += whole_products(
-                        xq, hi, lo, row, token, first, rows, tokens, row_bytes, TARGET, BLOCK_K
-                    ).to(SUM)
+                half = group * (W_WIDTH // 2)
+                for first in range(half, half + W_WIDTH // 2, BLOCK_K // 2):
+                    product = whole_products(
+                        xq, hi, lo, row, token, first, rows, tokens, row_bytes, TARGET, HALVES,
+                        BLOCK_K,
+                    )  # fmt: skip
+                    dot += product.to(SUM)
                 part_sum = add_segment(
                     part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
                     start // X_WIDTH, group, TARGET,
@@ -302,6 +309,7 @@ def nested_linear(
         X_WIDTH=x_width,
         W_WIDTH=w_width,
         WHOLE=whole,
+        HALVES=tile.m <= 16 and block_k >= 64,
         BIAS=bias is not None,
         SPLIT=split,
         SUM=tl.int32 if min(x_width, w_width) <= EXACT_COLUMNS else tl.int64,
