@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from nibblespec.conformance.interrupts import cleaning_up, end_at_once
 
 if TYPE_CHECKING:
     from nibblespec.conformance.artifacts.validate import Failure, Report
@@ -65,7 +66,8 @@ class Layout(StrEnum):
 
 
 def main() -> None:
-    """Run the command line: the entry point of `nibblespec`."""
+    """Run the command line; commands that have something to clean up say so."""
+    end_at_once()
     # Python has None for a stream that was closed before it started (`>&-`).
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (open until the end)
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
@@ -251,7 +253,8 @@ def example(
     if folder is None:
         _fail("example: expected the name of a folder, or --list-faults")
     try:
-        write_example(Path(folder), format_.value, fault)
+        with cleaning_up():
+            write_example(Path(folder), format_.value, fault)
     except OSError as error:
         _fail(f"{folder}: cannot be written: {error.strerror or error}")
     except ValueError as error:
@@ -296,17 +299,17 @@ def conformance(
             raise
         _fail(f"conformance needs {error.name}: pip install 'nibblespec[suite]'")
     sys.path.insert(0, "")  # a backend may be a module in the current folder, as with python -m
-    status = run_installed(
-        [
-            f"--backend={backend}",
-            f"--max-examples={max_examples}",
-            f"--hypothesis-seed={seed}",
-            f"--xfail-mode={xfail_mode.value}",
-            *([f"--xfails-file={xfails_file}"] if xfails_file is not None else []),
-            *(f"--report={path}" for path in report or []),
-            *(["-k", select] if select is not None else []),
-        ]
-    )
+    arguments = [
+        f"--backend={backend}",
+        f"--max-examples={max_examples}",
+        f"--hypothesis-seed={seed}",
+        f"--xfail-mode={xfail_mode.value}",
+        *([f"--xfails-file={xfails_file}"] if xfails_file is not None else []),
+        *(f"--report={path}" for path in report or []),
+        *(["-k", select] if select is not None else []),
+    ]
+    with cleaning_up():
+        status = run_installed(arguments)
     if status > FOUND_ERRORS:
         raise typer.Exit(COULD_NOT_RUN)
     raise typer.Exit(status)
@@ -330,7 +333,8 @@ def export(
     from nibblespec.conformance.vectors.export import export_vectors
 
     try:
-        names = export_vectors(Path(folder), inputs_only=inputs_only)
+        with cleaning_up():
+            names = export_vectors(Path(folder), inputs_only=inputs_only)
     except OSError as error:
         _fail(f"{folder}: cannot be written: {error.strerror or error}")
     _print(f"{folder}: {', '.join(names)}\n")

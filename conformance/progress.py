@@ -1,26 +1,22 @@
 """A progress bar for what takes long: on a terminal alone, and on standard error alone."""
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType
 from typing import TextIO
 
 from nibblespec.conformance.artifacts.validate import Progress
+from nibblespec.conformance.interrupts import cleaning_up
 from nibblespec.conformance.terminal import visible, wants_colour
-
-TERMINATED = 128 + signal.SIGTERM
-"""The exit status after SIGTERM, as shells count it."""
 
 
 @contextmanager
 def progress_bar(title: str, stream: TextIO | None = None) -> Iterator[Progress | None]:
     """Yield what draws how far a run is, None where nobody would see it.
 
-    The bar appears at the first call and is wiped off in the end. While it is there, SIGTERM ends
-    the program through SystemExit, so that the terminal gets its cursor back.
+    The bar appears at the first call and is wiped off in the end, whatever ends the run: the
+    terminal gets its cursor back.
     """
     stream = stream or sys.stderr
     if not stream.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
@@ -32,7 +28,7 @@ def progress_bar(title: str, stream: TextIO | None = None) -> Iterator[Progress 
         def tell(done: int, total: int) -> None:
             nonlocal draw
             if draw is None:
-                stack.enter_context(_terminable())
+                stack.enter_context(cleaning_up())
                 draw = stack.enter_context(_drawing(title, stream))
             draw(done, total)
 
@@ -62,15 +58,3 @@ def _drawing(title: str, stream: TextIO) -> Iterator[Progress]:
     with Bars(*columns, console=console, transient=True) as bars:
         task = bars.add_task(visible(title, 40), total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        sys.exit(TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -536,7 +536,7 @@ def test_sarif_names_the_files_at_the_commit(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
+    ("sent", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)]
 )
 @pytest.mark.parametrize("file", ["", SHARDS[0]])
 def test_a_signal_ends_a_run_that_waits_for_the_network(

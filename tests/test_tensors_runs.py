@@ -191,7 +191,7 @@ def wait_for_reading(child: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
+    ("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)]
 )
 def test_a_signal_ends_a_run_without_a_word(example: Path, number: int, status: int) -> None:
     """A run that would take hours: 10 TB of zeros."""
