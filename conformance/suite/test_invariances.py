@@ -222,7 +222,8 @@ def test_padding_does_not_matter_to_the_layer(case: DashqLayer, dashq_linear: Da
 def expect_doubled(what: str, found: Array, plain: Array, column: int) -> None:
     """Compare with a result one column of which is doubled, where nothing is subnormal."""
     expected = plain.copy()
-    expected[:, column] *= 2
+    with np.errstate(over="ignore"):  # and then there is nothing to compare
+        expected[:, column] *= 2
     exact = (np.abs(plain) >= SMALLEST_NORMAL) & np.isfinite(expected) | (plain == 0)
     nothing = np.zeros_like(plain)
     expect_same(
