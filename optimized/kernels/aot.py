@@ -9,11 +9,14 @@ its promises (`ptx`) and ptxas needs no stack, which is where spilled registers 
 
 import argparse
 import json
+import multiprocessing
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 
@@ -25,7 +28,7 @@ from triton.backends.compiler import GPUTarget
 ARCHITECTURES = (80, 90, 100)
 """Compute capabilities that are compiled for: A100, H100/H200, B200."""
 
-MODULES: tuple[str, ...] = ()
+MODULES: tuple[str, ...] = ("dashq_specializations", "bitnest_specializations")
 """Modules of this package that list SPECIALIZATIONS."""
 
 
@@ -43,8 +46,8 @@ class Specialization:
     """Parameters that are not known to be divisible by 16; pointers and sizes otherwise are."""
     num_warps: int = 4
     num_stages: int = 2
-    may_spill: bool = False
-    """Not a default configuration: it may need a stack."""
+    archs: tuple[int, ...] = ARCHITECTURES
+    """Compute capabilities that launch it so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ def compile_for(specialization: Specialization, arch: int) -> Compiled:
     ptx, cubin = compile_ptx(specialization, arch)
     registers, stack, shared = resources(cubin)
     broken = broken_promises(ptx, specialization.promises)
-    if stack and not specialization.may_spill:
+    if stack:
         broken.append(f"a stack of {stack} bytes: registers are spilled")
     return Compiled(
         name=specialization.name,
@@ -126,23 +129,42 @@ def resources(cubin: bytes) -> tuple[int, int, int]:
     return registers, stack, shared
 
 
-def compile_all(names: Sequence[str], archs: Iterable[int]) -> Iterator[Compiled]:
-    """Compile the named specializations (none named: all) for each architecture."""
-    archs = tuple(archs)
-    for specialization in specializations():
-        if not names or specialization.name in names:
-            for arch in archs:
-                yield compile_for(specialization, arch)
+def compile_named(name: str, arch: int) -> Compiled:
+    """Compile the specialization of a name for compute capability `arch`."""
+    return compile_for(next(one for one in specializations() if one.name == name), arch)
+
+
+def compile_all(
+    names: Collection[str], archs: Collection[int], processes: int
+) -> Iterator[Compiled]:
+    """Compile the named specializations (none named: all) for each architecture that uses them."""
+    work = [
+        (one.name, arch)
+        for one in specializations()
+        if not names or one.name in names
+        for arch in one.archs
+        if arch in archs
+    ]
+    # Not forked: the compiler has threads.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        yield from pool.map(compile_named, *zip(*work, strict=True), chunksize=4)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compile, print one JSON line per result, return 1 if any broke a promise."""
     parser = argparse.ArgumentParser(description="Compile kernels ahead of time.")
-    parser.add_argument("names", nargs="*", help="specializations; none: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="specializations; none: all")
     parser.add_argument("--arch", type=int, action="append", help="compute capability, e.g. 90")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="compile side by side"
+    )
     options = parser.parse_args(arguments)
+    unknown = set(options.names) - {one.name for one in specializations()}
+    if unknown:
+        parser.error(f"unknown names: {', '.join(sorted(unknown))}")
     broken = False
-    for compiled in compile_all(options.names, options.arch or ARCHITECTURES):
+    for compiled in compile_all(options.names, options.arch or ARCHITECTURES, options.processes):
         print(json.dumps(asdict(compiled)), flush=True)
         broken = broken or bool(compiled.broken)
     return 1 if broken else 0

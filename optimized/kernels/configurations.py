@@ -29,29 +29,51 @@ compute capability, `sm_90`; `default` stands for all that have no entry."""
 
 ANY = float("inf")
 
+_INTERPRETED = (
+    (16, Tiles(n=128, m=16, num_warps=4, num_stages=1)),
+    (64, Tiles(n=128, m=64, num_warps=4, num_stages=1)),
+    (ANY, Tiles(n=128, m=128, num_warps=4, num_stages=1)),
+)
+
 DASHQ_LINEAR: Table = {
     "default": (
         (16, Tiles(n=64, m=16, num_warps=4, num_stages=3)),
         (64, Tiles(n=64, m=64, num_warps=4, num_stages=3)),
-        (ANY, Tiles(n=128, m=128, num_warps=8, num_stages=3)),
+        (ANY, Tiles(n=64, m=128, num_warps=8, num_stages=3)),
     ),
-    "interpreter": (
-        (16, Tiles(n=128, m=16, num_warps=4, num_stages=1)),
-        (64, Tiles(n=128, m=64, num_warps=4, num_stages=1)),
-        (ANY, Tiles(n=128, m=128, num_warps=4, num_stages=1)),
+    # Its accumulators are in tensor memory: four warps have the registers, eight would spill.
+    "sm_100": (
+        (16, Tiles(n=64, m=16, num_warps=4, num_stages=3)),
+        (64, Tiles(n=64, m=64, num_warps=4, num_stages=3)),
+        (ANY, Tiles(n=64, m=128, num_warps=4, num_stages=3)),
     ),
+    "interpreter": _INTERPRETED,
 }
-"""`dashq_linear` of 16-bit tokens where words are loaded whole."""
+"""`dashq_linear` with whole words, whole groups and factors of 16 bits."""
 
-DASHQ_LINEAR_SLOW: Table = {
+DASHQ_LINEAR_GENERAL: Table = {
     "default": (
-        (16, Tiles(n=64, m=16, num_warps=4, num_stages=1)),
-        (64, Tiles(n=64, m=64, num_warps=4, num_stages=1)),
-        (ANY, Tiles(n=64, m=64, num_warps=4, num_stages=1)),
+        (16, Tiles(n=64, m=16, num_warps=8, num_stages=1)),
+        (ANY, Tiles(n=64, m=64, num_warps=8, num_stages=1)),
     ),
-    "interpreter": DASHQ_LINEAR["interpreter"],
+    "interpreter": _INTERPRETED,
 }
-"""`dashq_linear` of float32 tokens, and where every code loads its word."""
+"""`dashq_linear` of all other layers."""
+
+NESTED_LINEAR: Table = {
+    "default": (
+        (16, Tiles(n=64, m=16, num_warps=4, num_stages=4)),
+        (64, Tiles(n=64, m=64, num_warps=4, num_stages=3)),
+        (ANY, Tiles(n=64, m=128, num_warps=8, num_stages=3)),
+    ),
+    # Without instructions that multiply from shared memory, 128 tokens would spill.
+    "sm_80": (
+        (16, Tiles(n=64, m=16, num_warps=4, num_stages=4)),
+        (ANY, Tiles(n=64, m=64, num_warps=4, num_stages=3)),
+    ),
+    "interpreter": _INTERPRETED,
+}
+"""`nested_linear`."""
 
 
 def configuration(table: Table, device: torch.device, tokens: int) -> Tiles:

@@ -18,10 +18,15 @@ import triton.language as tl
 from nibblespec.optimized.kernels import INTERPRETED
 from nibblespec.optimized.kernels.configurations import (
     DASHQ_LINEAR,
-    DASHQ_LINEAR_SLOW,
+    DASHQ_LINEAR_GENERAL,
     configuration,
 )
-from nibblespec.optimized.kernels.dashq_weight import as_codes, fp8_format, weight_tile
+from nibblespec.optimized.kernels.dashq_weight import (
+    as_codes,
+    fp8_format,
+    takes_whole_groups,
+    weight_tile,
+)
 from nibblespec.optimized.kernels.launch import launch
 from nibblespec.optimized.kernels.parts import add_parts
 from nibblespec.optimized.kernels.rounding import product_operand, round_to, to_float32
@@ -36,6 +41,9 @@ A constant, not the device's number: results would depend on it.
 
 ROWS_OF_A_PART = 64
 """Rows of the weight per program, in the count of programs."""
+
+FAST_COLUMNS = 128
+"""Columns of one step where words and groups are loaded whole; elsewhere registers allow 32."""
 
 MOST_PARTS = 16
 """Parts that K is cut into at most: their sums are written and read again."""
@@ -135,17 +143,20 @@ def part_columns(layout: DashqLayout, block_k: int) -> int:
     return block_k * int(triton.cdiv(steps, min(wanted, MOST_PARTS, steps)))
 
 
+def is_fast(layout: DashqLayout, dtype: torch.dtype) -> bool:
+    """Say whether words and groups are loaded whole and factors go to the matrix units."""
+    return (
+        rows_are_aligned(layout.rows, layout.stored_columns, layout.nbits)
+        and takes_whole_groups(layout.group_size, FAST_COLUMNS)
+        and dtype != torch.float32
+    )
+
+
 def step_columns(layout: DashqLayout, dtype: torch.dtype) -> int:
     """Return BLOCK_K, the columns of one step, from the layer's shape and dtype alone."""
+    most = FAST_COLUMNS if is_fast(layout, dtype) else 32
     if INTERPRETED:
         most = 512  # it pays by the step, not by the element
-    elif (
-        rows_are_aligned(layout.rows, layout.stored_columns, layout.nbits)
-        and dtype != torch.float32
-    ):
-        most = 128
-    else:
-        most = 32  # codes that load a word each, and float32 factors, take more registers
     return min(most, max(32, int(triton.next_power_of_2(layout.columns))))
 
 
@@ -170,8 +181,8 @@ def dashq_linear(
     parts = triton.cdiv(columns, of_a_part)
     split = parts > 1 and tokens <= SPLIT_TOKENS
     aligned = rows_are_aligned(rows, layout.stored_columns, layout.nbits)
-    fast = aligned and x.dtype != torch.float32
-    tile = configuration(DASHQ_LINEAR if fast else DASHQ_LINEAR_SLOW, x.device, tokens)
+    table = DASHQ_LINEAR if is_fast(layout, x.dtype) else DASHQ_LINEAR_GENERAL
+    tile = configuration(table, x.device, tokens)
     sums = torch.empty(parts, tokens, rows, dtype=torch.float32, device=x.device) if split else y
     launch(
         dashq_linear_kernel,

@@ -50,7 +50,7 @@ def weight_tile(
     code = code_tile(words, row, first, rows, columns, row_words, NBITS, BLOCK, ALIGNED)
     q = code_to_float32(code)
     groups = columns // GROUP
-    if GROUP % BLOCK == 0 or (BLOCK % GROUP == 0 and (GROUP & (GROUP - 1)) == 0):
+    if GROUP % BLOCK == 0 or BLOCK % GROUP == 0:
         # Whole groups, or a part of one: a parameter is loaded once and spread in registers.
         in_tile: tl.constexpr = max(1, BLOCK // GROUP)
         group = first // GROUP + tl.arange(0, in_tile)
@@ -68,6 +68,11 @@ def weight_tile(
         z = load_parameter(zero, place, inside, FP8)
         s = load_parameter(scale, place, inside, FP8)
         return (q - z) * s
+
+
+def takes_whole_groups(group: int, block: int) -> bool:
+    """Say whether a tile of `block` columns is a number of whole groups, or a part of one."""
+    return group % block == 0 or block % group == 0
 
 
 def as_codes(parameter: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,8 @@ class Promises:
 
     exact: bool
     """No contraction: every float32 operation is rounded by itself."""
+    dot_of_float32: bool = False
+    """It multiplies float32 matrices, and there alone products and sums are fused."""
     divides: bool = False
     """It divides, and every division is correctly rounded."""
     rounds_to: str | None = None
@@ -46,9 +48,9 @@ _ALWAYS = (
 )
 """What no kernel of this package may contain."""
 
-_EXACT = (
-    _rule(r"\bfma\.\S*f(?:16|32|64)", "a fused multiply-add: the product is not rounded"),
-    _rule(r"\b(?:mul|add|sub)\.f32\b", "a float32 operation that ptxas may contract (without .rn)"),
+_CONTRACTED = _rule(r"\bfma\.\S*f(?:16|32|64)", "a fused multiply-add: the product is not rounded")
+_CONTRACTIBLE = _rule(
+    r"\b(?:mul|add|sub)\.f32\b", "a float32 operation that ptxas may contract (without .rn)"
 )
 """What no kernel of the exact class may contain."""
 
@@ -69,7 +71,12 @@ def broken_promises(ptx: str, promises: Promises) -> list[str]:
 
 
 def _broken(ptx: str, promises: Promises) -> Iterator[str]:
-    for rule in _ALWAYS + (_EXACT if promises.exact else ()):
+    rules = list(_ALWAYS)
+    if promises.exact:
+        rules.append(_CONTRACTIBLE)
+    if promises.exact and not promises.dot_of_float32:
+        rules.append(_CONTRACTED)
+    for rule in rules:
         found = rule.pattern.search(ptx)
         if found:
             yield f"{rule.complaint}: {_line(ptx, found.start())}"
