@@ -227,6 +227,7 @@ def kv_attention(
     out = torch.empty(q.shape, dtype=dtype, device=q.device)
     if out.numel() == 0:
         return out
+    q = q.contiguous()
     target = plane == "target" and k_lo is not None
     splits = triton.cdiv(position + queries, SPLIT_KEYS)
     blocks = triton.cdiv(ratio * queries, BLOCK_QUERIES)
@@ -237,7 +238,7 @@ def kv_attention(
     launch(
         attention_kernel,
         splits * blocks * heads * batch,
-        q.contiguous(),
+        q,
         k_hi,
         k_lo if target else k_hi,
         k_scale,

@@ -5,10 +5,11 @@ as a GPU has them. For each shape the default configuration, for the general pat
 """
 
 from collections.abc import Iterator
+from itertools import product
 
 import triton.language as tl
 from nibblespec.optimized.kernels.activations import quantize_activations_kernel
-from nibblespec.optimized.kernels.aot import Specialization
+from nibblespec.optimized.kernels.aot import ARCHITECTURES, Specialization
 from nibblespec.optimized.kernels.attention import (
     BLOCK_KEYS,
     BLOCK_QUERIES,
@@ -16,13 +17,18 @@ from nibblespec.optimized.kernels.attention import (
     attention_kernel,
     combine_kernel,
 )
+from nibblespec.optimized.kernels.configurations import ANY, NESTED_LINEAR
 from nibblespec.optimized.kernels.hadamard import (
     multiply_by_matrix_kernel,
     walsh_hadamard_kernel,
 )
 from nibblespec.optimized.kernels.kv import kv_quantize_kernel
-from nibblespec.optimized.kernels.nested_linear import nested_linear_kernel, step_columns, tiles
-from nibblespec.optimized.kernels.nested_reconstruct import dequantize_kernel
+from nibblespec.optimized.kernels.nested_linear import (
+    nested_linear_kernel,
+    step_columns,
+    takes_halves,
+)
+from nibblespec.optimized.kernels.nested_reconstruct import dequantize_kernel, largest_block
 from nibblespec.optimized.kernels.parts import add_parts_kernel
 from nibblespec.optimized.kernels.planes import pack_planes_kernel, unpack_planes_kernel
 from nibblespec.optimized.kernels.ptx import Promises
@@ -64,7 +70,7 @@ def _dequantize() -> Iterator[Specialization]:
             name=name,
             kernel=dequantize_kernel,
             types={"hi": "*u8", "lo": "*u8", "scale": stored, "out": out, "size": "i32"},
-            constants={"TARGET": target, "GROUP": group, "BLOCK": FLAT},
+            constants={"TARGET": target, "GROUP": group, "BLOCK": largest_block(group)},
             promises=Promises(exact=True, rounds_to=narrow, wide_loads=True),
         )
 
@@ -86,45 +92,49 @@ def _activations() -> Iterator[Specialization]:
 def _linear() -> Iterator[Specialization]:
     pointers = {"xq": "*i8", "sx": "*fp32", "hi": "*u8", "lo": "*u8", "scale": "*fp16"}
     counts = ("tokens", "rows", "row_bytes", "x_groups", "w_groups", "part_groups", "parts")
-    for tokens, split in ((1, True), (16, False), (64, True), (65, False)):
-        for plane, target in (("draft", False), ("target", True)):
-            for width, x_width in ((128, 4096), (64, 576), (4096, 4096), (40, 120)):
-                block, whole = step_columns(x_width, width)
-                if not whole and tokens != 1:
-                    continue
-                tile = tiles(4096, tokens)
-                yield Specialization(
-                    name=f"nested_linear_{plane}_g{width}_m{tokens}",
-                    kernel=nested_linear_kernel,
-                    types={
-                        **pointers,
-                        "bias": "*fp16",
-                        "y": "*fp32" if split else "*bf16",
-                        **dict.fromkeys(counts, "i32"),
-                    },
-                    constants={
-                        "TARGET": target,
-                        "X_WIDTH": x_width,
-                        "W_WIDTH": width,
-                        "WHOLE": whole,
-                        "HALVES": tile.m <= 16 and block >= 64,
-                        "BIAS": not split,
-                        "SPLIT": split,
-                        "SUM": tl.int32,
-                        "BLOCK_N": tile.n,
-                        "BLOCK_M": tile.m,
-                        "BLOCK_K": block,
-                    },
-                    odd=frozenset({"tokens", "x_groups", "w_groups", "part_groups", "parts"}),
-                    promises=Promises(
-                        exact=True,
-                        rounds_to=None if split else "bf16",
-                        wide_loads=whole,
-                        matrix_instruction=MATRIX,
-                    ),
-                    num_warps=tile.num_warps,
-                    num_stages=tile.num_stages,
-                )
+    for plane, width, x_width, tokens in (
+        *product(("draft", "target"), (128, 64), (4096,), (16, 64, ANY)),
+        *product(("draft", "target"), (256, 40), (3840,), (16,)),
+    ):
+        split = tokens != ANY
+        block, whole = step_columns(x_width, width)
+        devices = {a: NESTED_LINEAR.get(f"sm_{a}", NESTED_LINEAR["default"]) for a in ARCHITECTURES}
+        for entries in dict.fromkeys(devices.values()):
+            archs = tuple(arch for arch in ARCHITECTURES if devices[arch] == entries)
+            tile = next(tile for most, tile in entries if tokens <= most)
+            yield Specialization(
+                name=f"nested_linear_{plane}_g{width}_m{tokens}_sm_{'_'.join(map(str, archs))}",
+                kernel=nested_linear_kernel,
+                types={
+                    **pointers,
+                    "bias": "*fp16",
+                    "y": "*fp32" if split else "*bf16",
+                    **dict.fromkeys(counts, "i32"),
+                },
+                constants={
+                    "TARGET": plane == "target",
+                    "X_WIDTH": x_width,
+                    "W_WIDTH": width,
+                    "WHOLE": whole,
+                    "HALVES": takes_halves(tile.m, block),
+                    "BIAS": not split,
+                    "SPLIT": split,
+                    "SUM": tl.int32,
+                    "BLOCK_N": tile.n,
+                    "BLOCK_M": tile.m,
+                    "BLOCK_K": block,
+                },
+                odd=frozenset({"tokens", "x_groups", "w_groups", "part_groups", "parts"}),
+                promises=Promises(
+                    exact=True,
+                    rounds_to=None if split else "bf16",
+                    wide_loads=whole,
+                    matrix_instruction=MATRIX,
+                ),
+                num_warps=tile.num_warps,
+                num_stages=tile.num_stages,
+                archs=archs,
+            )
     yield Specialization(
         name="add_parts",
         kernel=add_parts_kernel,

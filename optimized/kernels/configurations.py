@@ -69,7 +69,8 @@ NESTED_LINEAR: Table = {
     # Without instructions that multiply from shared memory, 128 tokens would spill.
     "sm_80": (
         (16, Tiles(n=64, m=16, num_warps=4, num_stages=4)),
-        (ANY, Tiles(n=64, m=64, num_warps=4, num_stages=3)),
+        (64, Tiles(n=64, m=64, num_warps=4, num_stages=3)),
+        (ANY, Tiles(n=64, m=64, num_warps=8, num_stages=3)),
     ),
     "interpreter": _INTERPRETED,
 }

@@ -125,12 +125,13 @@ def _quantize(
     rows = x.numel() // width
     if rows == 0:
         return
+    x = x.contiguous()
     block = max(2, triton.next_power_of_2(width))
     rows_per_program = max(1, min(FLAT_BLOCK // block // 4, triton.next_power_of_2(rows)))
     launch(
         kv_quantize_kernel,
         triton.cdiv(rows, rows_per_program),
-        x.contiguous(),
+        x,
         x if offset is None else offset.contiguous(),
         x if slots is None else slots,
         hi,

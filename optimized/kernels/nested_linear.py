@@ -13,12 +13,11 @@ block size and no number of tokens changes a bit of a row (NUM-INVARIANT-ROWS), 
 added by one program (many tokens) or by a second kernel (few tokens: parts run side by side).
 """
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 from nibblespec.optimized.kernels import INTERPRETED
+from nibblespec.optimized.kernels.configurations import NESTED_LINEAR, configuration
 from nibblespec.optimized.kernels.launch import launch
 from nibblespec.optimized.kernels.nested_reconstruct import plane_scale
 from nibblespec.optimized.kernels.parts import add_parts
@@ -222,26 +221,6 @@ def nested_linear_kernel(
         tl.store(y + place, round_to(total, y.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiles:
-    """Blocks of a program; none of them changes a bit of the result."""
-
-    n: int
-    m: int
-    num_warps: int
-    num_stages: int
-
-
-def tiles(rows: int, tokens: int) -> Tiles:
-    """Return the blocks for so many rows of the weight and tokens."""
-    n = min(64, max(16, triton.next_power_of_2(rows)))
-    if tokens <= 16:
-        return Tiles(n=n, m=16, num_warps=4, num_stages=4)
-    if tokens <= 64:
-        return Tiles(n=n, m=64, num_warps=4, num_stages=3)
-    return Tiles(n=n, m=128, num_warps=8, num_stages=3)
-
-
 def part_groups(rows: int, groups: int) -> int:
     """Return the weight groups of a part: few where rows alone would leave a device idle."""
     wanted = max(1, PROGRAMS // triton.cdiv(rows, ROWS_OF_A_PART))
@@ -254,6 +233,11 @@ def step_columns(x_width: int, w_width: int) -> tuple[int, bool]:
     if block >= 32 and x_width % w_width == 0:
         return block, True
     return (64 if min(x_width, w_width) > 32 else 32), False
+
+
+def takes_halves(block_m: int, block_k: int) -> bool:
+    """Return HALVES: for few tokens, and where half a block is what matrix units take."""
+    return block_m <= 16 and block_k >= 64
 
 
 def nested_linear(
@@ -283,7 +267,7 @@ def nested_linear(
     of_a_part = part_groups(rows, groups)
     parts = triton.cdiv(groups, of_a_part)
     split = parts > 1 and tokens <= SPLIT_TOKENS
-    tile = tiles(rows, tokens)
+    tile = configuration(NESTED_LINEAR, xq.device, tokens)
     sums = torch.empty(parts, tokens, rows, dtype=torch.float32, device=xq.device) if split else y
     launch(
         nested_linear_kernel,
@@ -309,7 +293,7 @@ def nested_linear(
         X_WIDTH=x_width,
         W_WIDTH=w_width,
         WHOLE=whole,
-        HALVES=tile.m <= 16 and block_k >= 64,
+        HALVES=takes_halves(tile.m, block_k),
         BIAS=bias is not None,
         SPLIT=split,
         SUM=tl.int32 if min(x_width, w_width) <= EXACT_COLUMNS else tl.int64,

@@ -15,7 +15,7 @@ from nibblespec.optimized.kernels.planes import (
     load_codes,
 )
 from nibblespec.optimized.kernels.rounding import round_to, to_float32
-from nibblespec.optimized.kernels.tiles import flat_block
+from nibblespec.optimized.kernels.tiles import FLAT_BLOCK, flat_block
 
 
 @triton.jit
@@ -67,6 +67,11 @@ def dequantize_kernel(
     tl.store(out + place, round_to(value, out.dtype.element_ty), mask=place < count)
 
 
+def largest_block(group: int) -> int:
+    """Return the codes of a block at most: fewer where each has to look for its scale."""
+    return FLAT_BLOCK if group & (group - 1) == 0 else FLAT_BLOCK // 2
+
+
 def dequantize(
     hi: torch.Tensor,
     lo: torch.Tensor | None,
@@ -78,8 +83,9 @@ def dequantize(
     Of the target lo is given, of the draft it is None.
     """
     count = out.numel()
-    block = flat_block(count)
     if count:
+        group = count // scale.numel()
+        block = flat_block(count, largest_block(group))
         launch(
             dequantize_kernel,
             triton.cdiv(count, block),
@@ -90,7 +96,7 @@ def dequantize(
             hi.numel(),
             exact=True,
             TARGET=lo is not None,
-            GROUP=count // scale.numel(),
+            GROUP=group,
             BLOCK=block,
         )
     return out
