@@ -39,7 +39,7 @@ def test_an_interrupt_ends_even_the_start_of_the_program() -> None:
 
 
 def test_an_interrupt_does_not_wait_for_the_end_of_a_long_call() -> None:
-    """This sum is one call, and takes hours."""
+    """Adding up a range is one call: of such a long one, it takes hours."""
     program = (
         "from nibblespec.conformance.interrupts import end_at_once\n"
         "end_at_once()\n"
@@ -52,7 +52,10 @@ def test_an_interrupt_does_not_wait_for_the_end_of_a_long_call() -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
         child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=60)
+        try:
+            _, errors = child.communicate(timeout=60)
+        finally:
+            child.kill()
     assert (child.returncode, errors) == (-signal.SIGINT, b"")
 
 

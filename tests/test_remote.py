@@ -556,10 +556,13 @@ def test_a_signal_ends_a_run_that_waits_for_the_network(
         stderr=subprocess.PIPE,
         env=environment,
     ) as child:
-        assert begun.wait(60)
-        child.send_signal(sent)
-        output, errors = child.communicate(timeout=30)
-        done.set()
+        try:
+            assert begun.wait(60)
+            child.send_signal(sent)
+            output, errors = child.communicate(timeout=30)
+        finally:
+            child.kill()
+            done.set()
     assert (child.returncode, output, errors) == (status, b"", b"")
 
 
