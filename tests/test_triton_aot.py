@@ -14,9 +14,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import pytest
-
-pytest.importorskip("triton")
-
 from nibblespec.optimized.kernels.aot import ARCHITECTURES, specializations
 
 NAMES = [specialization.name for specialization in specializations()]

@@ -59,9 +59,9 @@ def _reconstruct() -> Iterator[Specialization]:
     cases += [(4, 32, stored, "f16", flat) for stored in ("bf16", "f32", "e4m3fn", "e5m2")]
     cases += [(4, 32, "f16", "f32", flat), (4, 32, "f16", "bf16", (2, FLAT_BLOCK // 2))]
     for nbits, group, stored, out, (rows, block) in cases:
-        pointer = POINTERS[stored]
+        pointer, form = POINTERS[stored], "flat" if rows == 1 else "rows"
         yield Specialization(
-            name=f"dashq_reconstruct_b{nbits}_g{group}_{stored}_{out}_{rows}x{block}",
+            name=f"dashq_reconstruct_b{nbits}_g{group}_{stored}_{out}_{form}",
             kernel=dashq_reconstruct_kernel,
             types={
                 "words": "*i32",
