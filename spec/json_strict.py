@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from json import JSONDecodeError
 from math import isinf
 
@@ -27,7 +27,7 @@ MAX_VALUES = 2**21
 """Characters , [ and { outside of strings: with one of them every item and member begins."""
 
 MAX_PROBLEMS = 100
-"""Problems of one kind that are listed one by one; after ten times as many reading stops."""
+"""Problems of one requirement that are listed one by one; one more says that there are others."""
 
 _CHUNK = 2**20
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -107,7 +107,7 @@ def parse(data: bytes) -> Document:
 def _with_refusal(
     problems: tuple[JsonProblem, ...], fallback: JsonProblem
 ) -> tuple[JsonProblem, ...]:
-    """Make sure that one problem says why there is no value: a walk ends after many problems."""
+    """Make sure that one problem says why there is no value."""
     refused = any(problem.requirement in _UNREADABLE for problem in problems)
     return problems if refused else (*problems, fallback)
 
@@ -224,11 +224,14 @@ def _as_scanned(error: JSONDecodeError) -> JsonProblem:
 
 
 def _walk(text: str) -> tuple[JsonProblem, ...]:
-    """Find the faults of a text, with lines, columns and pointers."""
+    """Find the faults of a text, with lines, columns and pointers.
+
+    It looks at all of the text: many faults of one requirement hide none of another.
+    """
     problems: list[JsonProblem] = []
     count: Counter[str] = Counter()
     line, line_start, done = 1, 0, 0
-    for fault in islice(faults(text), 10 * MAX_PROBLEMS):
+    for fault in faults(text):
         requirement = fault.complaint.requirement
         count[requirement] += 1
         if count[requirement] > MAX_PROBLEMS + 1:

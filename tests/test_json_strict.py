@@ -303,6 +303,24 @@ def test_problems_of_one_kind_are_listed_up_to_a_bound_and_others_still_found() 
     assert found == ["JSON-NONFINITE"] * (MAX_PROBLEMS + 1) + ["JSON-DUPLICATE-KEY"]
 
 
+@pytest.mark.parametrize(
+    ("last", "requirement"),
+    [
+        (b'"a": 1, "a": 2', "JSON-DUPLICATE-KEY"),
+        (b'"a": NaN', "JSON-NONFINITE"),
+        (b'"a": 1e999', "JSON-NUMBER-RANGE"),
+        (b'"a": "\\ud800"', "JSON-SURROGATES"),
+        (b'"a": tru', "JSON-SYNTAX"),
+    ],
+)
+def test_thousands_of_warnings_do_not_hide_an_error_behind_them(
+    last: bytes, requirement: str
+) -> None:
+    data = b'{"seeds": [' + b"9007199254740993, " * 5000 + b"1], " + last + b"}"
+    found = [problem.requirement for problem in parse(data).problems]
+    assert found == ["JSON-INTEGER-EXACT"] * (MAX_PROBLEMS + 1) + [requirement]
+
+
 def test_pointer_of_an_absurd_key_is_cut() -> None:
     (problem,) = parse(b'{"' + b"k" * 100_000 + b'": NaN}').problems
     assert len(problem.pointer) < 1000
