@@ -1,5 +1,6 @@
 """The suite's teeth: broken backends that it has to reject, correct ones that it has to accept.
 
-`python -m tests.teeth` judges all broken backends with five seeds each and says how long it took;
-`--write` writes docs/teeth.md, the table of what rejects what.
+`pytest tests/teeth` judges each with one seed. `python -m tests.teeth` judges the broken ones with
+five, `python -m tests.teeth correct` the correct ones; with `--write` the first also writes
+docs/teeth.md, the table of what rejects what.
 """

@@ -1,4 +1,4 @@
-"""What the suite says of a broken backend: which test rejects it, and by which requirement."""
+"""What the suite says of a backend: which test rejects a broken one, what it objects to."""
 
 import importlib
 import inspect
@@ -10,8 +10,10 @@ import pytest
 from nibblespec.conformance.suite.results import TestResult
 from nibblespec.conformance.suite.run import SUITE, run
 from nibblespec.spec.operations import OPERATIONS, Backend
+from nibblespec.spec.requirements import requirements
 
 from tests.teeth.mutant import Mutant, broken_backend
+from tests.teeth.variant import Variant
 
 BY_THE_GATE = frozenset({"NUM-OUTPUT-FORM", "NUM-OUTPUT-FRESH", "NUM-INPUT-UNCHANGED"})
 """Requirements that any call of any test checks."""
@@ -73,6 +75,26 @@ def rejecting_test(mutant: Mutant, seeds: range) -> str | None:
         ),
         None,
     )
+
+
+def objections(variant: Variant, seed: int = 0) -> list[TestResult]:
+    """Return the results that reject a correct backend, of all tests of its operations.
+
+    Advice (SHOULD) may go unheeded. Raises RuntimeError where no test passed.
+    """
+    nodes = dict.fromkeys(node for name in variant.operations for node in nodes_of(name))
+    results = judged(variant.backend, list(nodes), seed)
+    if all(one.result != "pass" for one in results):
+        raise RuntimeError(f"{variant.name}: no test has passed")
+    return [
+        one
+        for one in results
+        if one.result == "error"
+        or (
+            one.result == "fail"
+            and any(requirements()[name].level == "MUST" for name in one.requirements)
+        )
+    ]
 
 
 def judged(backend: Backend, nodes: Sequence[str], seed: int = 0) -> tuple[TestResult, ...]:

@@ -51,12 +51,6 @@ def split(parts: int) -> Sum:
     return add
 
 
-def largest_first(terms: Float64) -> Float32:
-    """Add in falling order of magnitude."""
-    order = np.argsort(-np.abs(terms), axis=-1, kind="stable")
-    return in_order(np.take_along_axis(terms, order, axis=-1))
-
-
 def fused(terms: Float64) -> Float32:
     """Add by fused multiply-adds: products are not rounded before they are added."""
     total = np.zeros(terms.shape[:-1], np.float32)
@@ -92,9 +86,7 @@ SUMS: Mapping[str, Sum] = {
     "in-reverse": in_reverse,
     "pairwise": pairwise,
     "in-blocks-of-64": in_blocks(64),
-    "in-blocks-of-7": in_blocks(7),
     "split-in-3": split(3),
-    "largest-first": largest_first,
     "fused": fused,
     "truncating": truncating,
     "in-float64": in_float64,

@@ -41,18 +41,6 @@ def radix(r: int) -> Hadamard:
     return hadamard
 
 
-def falling_strides(x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
-    """Take the strides in falling order: the columns' digits are reversed around the stages."""
-    order, columns = split_axis(x.shape[-1], had_k)
-    y = x.astype(np.float32).reshape(-1, order, columns)
-    digits = columns.bit_length() - 1
-    reverse = [int(f"{j:0{digits}b}"[::-1], 2) if digits else 0 for j in range(columns)]
-    y = walsh_hadamard(y[..., reverse])[..., reverse]
-    if had_k is not None:
-        y = multiply_by_matrix(had_k, y)
-    return finished(y, x, dtype)
-
-
 def matrix_first(x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
     """Sum over K, pairwise, before the columns are transformed."""
     order, columns = split_axis(x.shape[-1], had_k)
@@ -76,16 +64,6 @@ def dense(x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
     return round_float64(result.reshape(x.shape), dtype)
 
 
-def scaled_first(x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
-    """Multiply the input by 1/√n, in float32."""
-    order, columns = split_axis(x.shape[-1], had_k)
-    y = x.astype(np.float32).reshape(-1, order, columns) * inverse_root(x.shape[-1])
-    y = walsh_hadamard(y)
-    if had_k is not None:
-        y = multiply_by_matrix(had_k, y)
-    return round_float32(y.reshape(x.shape), dtype)
-
-
 def divided(x: Array, had_k: Float32 | None, dtype: FloatDtype) -> Array:
     """Divide by √n."""
     order, columns = split_axis(x.shape[-1], had_k)
@@ -103,9 +81,7 @@ def finished(y: Float32, x: Array, dtype: FloatDtype) -> Array:
 VARIANTS: tuple[Variant, ...] = (
     computing("butterflies-of-radix-4", "stages of four addends", hadamard=radix(4)),
     computing("butterflies-of-radix-16", "stages of sixteen addends", hadamard=radix(16)),
-    computing("falling-strides", "the widest butterflies come first", hadamard=falling_strides),
     computing("matrix-first", "the sum over K comes first, pairwise", hadamard=matrix_first),
     computing("dense-in-float64", "products with dense matrices in float64", hadamard=dense),
-    computing("scaled-first", "the input is scaled, in float32", hadamard=scaled_first),
     computing("divided-by-the-root", "divided by √n", hadamard=divided),
 )
