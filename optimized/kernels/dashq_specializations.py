@@ -55,7 +55,7 @@ def _words() -> Iterator[Specialization]:
 def _reconstruct() -> Iterator[Specialization]:
     flat = 1, FLAT_BLOCK
     cases = [(nbits, 32, "f16", "bf16", flat) for nbits in WIDTHS]
-    cases += [(4, group, "f16", "bf16", flat) for group in (64, 128, 40, 2 * FLAT_BLOCK)]
+    cases += [(4, group, "f16", "bf16", flat) for group in (64, 128, 40, 16384)]
     cases += [(4, 32, stored, "f16", flat) for stored in ("bf16", "f32", "e4m3fn", "e5m2")]
     cases += [(4, 32, "f16", "f32", flat), (4, 32, "f16", "bf16", (2, FLAT_BLOCK // 2))]
     for nbits, group, stored, out, (rows, block) in cases:
