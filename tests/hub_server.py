@@ -52,7 +52,8 @@ class Hub:
     busy: int = 0
     busiest: int = 0
     sent: int = 0
-    """Bytes of files that went out."""
+    """Bytes that went out."""
+    connections: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ranges(self) -> dict[str, list[tuple[int, int] | None]]:
@@ -71,6 +72,12 @@ class Handler(BaseHTTPRequestHandler):
     hub: Hub
     server_name: str
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        """Count the connections."""
+        super().setup()
+        with self.hub.lock:
+            self.hub.connections += 1
 
     def log_message(self, *_: object) -> None:
         """Say nothing on standard error."""

@@ -62,6 +62,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(reader, "PAUSES", (0.0, 0.0))
         monkeypatch.delenv("HF_TOKEN", raising=False)
         yield server
@@ -223,15 +224,17 @@ def test_two_hundred_shards_are_read_side_by_side_by_a_few(hub: Hub) -> None:
     assert {found.requirement for found in validate(ADDRESS)} <= {"DQ1-MODULES-PRESENT"}
     assert all(len(hub.ranges()[file]) == 2 for file in shards)
     assert hub.busiest <= reader.WORKERS
+    assert hub.connections < 100  # of some 800 requests
 
 
 # Revisions
 
 
 @pytest.mark.parametrize("revision", ["v1.0", "refs/pr/1", "a-branch", COMMIT])
-def test_a_revision_is_asked_for_by_its_name(hub: Hub, revision: str) -> None:
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_revision_is_asked_for_by_its_name(hub: Hub, revision: str, end: str) -> None:
     hub.revisions = {revision: COMMIT, COMMIT: COMMIT}
-    assert validate(f"{ADDRESS}@{revision}") == []
+    assert validate(f"{ADDRESS}@{revision}{end}") == []
     assert hub.asked[0].revision == revision
 
 
@@ -370,6 +373,11 @@ def test_a_file_of_another_size_than_was_listed_is_one_line(hub: Hub) -> None:
     assert f"the file has 9 bytes, and {size} bytes in the list of files" in complaint()
 
 
+def test_a_whole_file_of_another_size_than_was_listed_is_one_line(hub: Hub) -> None:
+    hub.misbehave = always(lambda handler: handler.send_bytes(bytes(9), 200), "config.json")
+    assert "config.json: the file has 9 bytes, and " in complaint()
+
+
 @pytest.mark.parametrize("part", [{}, {"Content-Range": "bytes 1-8/9"}, {"Content-Range": "9"}])
 def test_another_part_than_was_asked_for_is_one_line(hub: Hub, part: dict[str, str]) -> None:
     hub.misbehave = always(lambda handler: handler.send_bytes(bytes(8), 206, part), SHARDS[0])
@@ -476,7 +484,12 @@ def process(hub: Hub, *arguments: str, **environment: str) -> subprocess.Complet
 
 
 def variables(hub: Hub, **environment: str) -> dict[str, str]:
-    fixed = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1"}
+    fixed = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_OFFLINE": "0",
+        "NO_PROXY": "127.0.0.1",
+    }
     return {**os.environ, **fixed, **environment}
 
 

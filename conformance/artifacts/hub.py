@@ -28,7 +28,7 @@ MOST_AHEAD = 2**22
 PAUSES = (0.5, 2.0)
 """Seconds before a request is tried again that may work the next time."""
 
-_ADDRESS = re.compile(r"hf://(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>\S+))?/?", re.ASCII)
+_ADDRESS = re.compile(r"hf://(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>\S+?))?/?", re.ASCII)
 _RANGE = re.compile(r"bytes (?P<first>[0-9]{1,18})-[0-9]{1,18}/(?P<size>[0-9]{1,18}|\*)")
 
 Item = TypeVar("Item")
@@ -153,11 +153,13 @@ def _fetch(repository: Repository, start: Start, first: int, count: int) -> byte
     ) as answer:
         if answer.status_code not in (200, 206):
             raise refusal(answer.status_code, answer.headers, revision=repository.revision)
-        # A server that ignores the range sends the file from its beginning: it is cut off.
-        skipped = _check_range(answer.headers, start, first) if answer.status_code == 206 else first
+        # A server that ignores the range sends the whole file, which is cut off.
+        skipped = 0 if answer.status_code == 206 else first
+        _check_size(answer.status_code, answer.headers, start, first)
         for part in answer.iter_bytes():
             data += part
-            if len(data) >= skipped + count:
+            # An answer that is read to its end leaves its connection to the next one.
+            if len(data) > skipped + count:
                 break
     if len(data) < skipped + count:
         expected, found = bytes_text(skipped + count), bytes_text(len(data))
@@ -165,15 +167,18 @@ def _fetch(repository: Repository, start: Start, first: int, count: int) -> byte
     return bytes(memoryview(data)[skipped : skipped + count])
 
 
-def _check_range(headers: Mapping[str, str], start: Start, first: int) -> int:
-    """Return how many bytes of a partial answer to skip: 0, or there is an error."""
-    match = _RANGE.match(headers.get("Content-Range", ""))
-    if match is None or int(match["first"]) != first:
-        raise HubError("the server sent another part of the file than it was asked for")
-    if match["size"] not in ("*", str(start.size)):
-        found, expected = bytes_text(int(match["size"])), bytes_text(start.size)
-        raise HubError(f"the file has {found}, and {expected} in the list of files")
-    return 0
+def _check_size(status: int, headers: Mapping[str, str], start: Start, first: int) -> None:
+    """Make sure that an answer is of the part that was asked for, and of the file listed."""
+    if status == 206:
+        match = _RANGE.match(headers.get("Content-Range", ""))
+        if match is None or int(match["first"]) != first:
+            raise HubError("the server sent another part of the file than it was asked for")
+        size = match["size"]
+    else:
+        size = "*" if "Content-Encoding" in headers else headers.get("Content-Length", "*")
+    if size not in ("*", str(start.size)):
+        expected = bytes_text(start.size)
+        raise HubError(f"the file has {size} bytes, and {expected} in the list of files")
 
 
 def _persist(work: Callable[[], Result], repository: Repository, file: str = "") -> Result:
