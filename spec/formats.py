@@ -8,7 +8,8 @@ from pathlib import Path
 
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
-from nibblespec.spec.json_strict import MAX_BYTES, parse, pointer
+from nibblespec.spec.json_strict import MAX_BYTES, JsonProblem, parse, pointer
+from nibblespec.spec.pieces import pieces
 from nibblespec.spec.requirements import requirements
 from pydantic import ValidationError
 
@@ -29,6 +30,8 @@ class Format:
     """The normative text, relative to the package `nibblespec.spec`."""
     schema_name: str
     """File name of the JSON Schema, in the package `nibblespec.schemas`."""
+    named: tuple[tuple[str, ...], ...]
+    """Paths of the objects whose keys are names of layers."""
 
 
 FORMATS = (
@@ -39,6 +42,7 @@ FORMATS = (
         model=DashqManifest,
         document="dashq_packed_linear/v1/specification.md",
         schema_name="dashq-packed-linear-v1.schema.json",
+        named=(("quantized_modules",),),
     ),
     Format(
         id="bitnest-package-v1",
@@ -47,6 +51,11 @@ FORMATS = (
         model=BitnestManifest,
         document="bitnest_package/v1/specification.md",
         schema_name="bitnest-package-v1.schema.json",
+        named=(
+            ("layers",),
+            ("activation", "per_layer_group"),
+            ("online_hadamard", "layers"),
+        ),
     ),
 )
 
@@ -74,8 +83,7 @@ def read_manifest(path: str | Path) -> AnyManifest:
     file = manifest_file(path)
     document = parse(manifest_bytes(file))
     errors = [
-        f"{problem.pointer or 'the document'} (line {problem.line}, column {problem.column}): "
-        f"{problem.message}: expected {problem.expected}, found {problem.found}"
+        f"{_place(problem)}: {problem.message}: expected {problem.expected}, found {problem.found}"
         for problem in document.problems
         if requirements()[problem.requirement].severity == "error"
     ]
@@ -85,8 +93,11 @@ def read_manifest(path: str | Path) -> AnyManifest:
     if known is None:
         names = " or ".join(f'"{known.id}"' for known in FORMATS)
         raise ManifestError(f'{file}: no known format: expected {names} under the key "format"')
+    piece = document.value
     try:
-        return known.model.model_validate(document.value)
+        for piece in pieces(document.value, known.named):
+            manifest = known.model.model_validate(piece)
+        return manifest if piece is document.value else known.model.model_validate(document.value)
     except ValidationError as error:
         errors = [
             f"{pointer(*details['loc']) or 'the document'}: {details['msg']}"
@@ -95,14 +106,23 @@ def read_manifest(path: str | Path) -> AnyManifest:
             )
             if details["type"] != "default_factory_not_called"  # it follows from another error
         ]
-        raise ManifestError(_listed(file, errors)) from None
+        raise ManifestError(_listed(file, errors, piece is document.value)) from None
+
+
+def _place(problem: JsonProblem) -> str:
+    """Name the value that a problem is about, and its line and column where it has any."""
+    value = problem.pointer or "the document"
+    return f"{value} (line {problem.line}, column {problem.column})" if problem.line else value
 
 
 def manifest_file(path: str | Path) -> Path:
     """Return the manifest that a path leads to: a folder holds one, any other path is one.
 
-    Raises ManifestError where a folder holds none or both, or cannot be looked into.
+    Raises ManifestError where a folder holds none or both, or cannot be looked into, and for the
+    empty path, which Python takes for the current folder.
     """
+    if not os.fspath(path):
+        raise ManifestError("the path is empty: expected a manifest or its folder (. is this one)")
     folder = Path(path)
     try:
         if not folder.is_dir():
@@ -154,9 +174,9 @@ def _expect_regular(file: Path, status: os.stat_result) -> None:
         raise ManifestError(f"{file}: is a pipe or device, which is not opened; expected a file")
 
 
-def _listed(file: Path, errors: list[str]) -> str:
-    """Name the first errors, one a line, and how many more there are."""
+def _listed(file: Path, errors: list[str], complete: bool = True) -> str:
+    """Name the first errors, one a line, and how many more there are, or are at least."""
     lines = [f"{file}: no readable manifest", *errors[:10]]
     if len(errors) > 10:
-        lines.append(f"and {len(errors) - 10} more")
+        lines.append(f"and {'' if complete else 'at least '}{len(errors) - 10} more")
     return "\n  ".join(lines)

@@ -11,6 +11,7 @@ from nibblespec.spec import read_manifest
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
 from nibblespec.spec.formats import FORMATS, Format, ManifestError, detect
+from nibblespec.spec.pieces import BATCH
 from nibblespec.spec.requirements import DOCUMENTS
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -217,6 +218,51 @@ def test_long_lists_of_errors_are_cut_and_counted(tmp_path: Path) -> None:
     lines = message_of(write(tmp_path, manifest)).splitlines()
     assert len(lines) == 12
     assert lines[-1].strip() == "and 238 more"
+
+
+def test_errors_of_a_hostile_manifest_are_not_held_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    validate = DashqManifest.model_validate
+
+    def counted(value: dict[str, dict[str, object]]) -> DashqManifest:
+        sizes.append(len(value["quantized_modules"]))
+        return validate(value)
+
+    monkeypatch.setattr(DashqManifest, "model_validate", counted)
+    modules: dict[str, object] = {f"m{i}": {} for i in range(2 * BATCH)}
+    identity = {"format": "dashq-packed-linear", "format_version": 1}
+    message = message_of(write(tmp_path, identity | {"quantized_modules": modules}))
+    assert sizes == [BATCH]
+    assert message.endswith(f"and at least {8 * BATCH - 10} more")
+
+
+def test_error_in_the_last_entry_of_a_large_manifest_is_found(tmp_path: Path) -> None:
+    modules = {f"m{i}": MODULE for i in range(BATCH)} | {"last": MODULE | {"nbits": 0}}
+    identity = {"format": "dashq-packed-linear", "format_version": 1}
+    assert "/quantized_modules/last/nbits" in message_of(
+        write(tmp_path, identity | {"quantized_modules": modules})
+    )
+
+
+def test_large_manifest_is_read_whole(tmp_path: Path) -> None:
+    modules = {f"m{i}": MODULE for i in range(BATCH + 1)}
+    identity = {"format": "dashq-packed-linear", "format_version": 1}
+    manifest = read_manifest(write(tmp_path, identity | {"quantized_modules": modules}))
+    assert isinstance(manifest, DashqManifest)
+    assert len(manifest.quantized_modules) == BATCH + 1
+
+
+def test_problem_without_a_place_names_none(tmp_path: Path) -> None:
+    file = tmp_path / "meta.json"
+    file.write_bytes("{}".encode("utf-16"))
+    assert "the document: the document is not plain UTF-8" in message_of(file)
+
+
+def test_empty_path_is_not_the_current_folder() -> None:
+    with pytest.raises(ManifestError, match="the path is empty"):
+        read_manifest("")
 
 
 def test_importing_the_package_builds_no_models() -> None:

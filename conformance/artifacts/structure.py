@@ -12,6 +12,7 @@ from nibblespec.spec.dashq_packed_linear.v1.manifest import Params
 from nibblespec.spec.formats import AnyManifest, Format
 from nibblespec.spec.json_strict import pointer
 from nibblespec.spec.json_types import JsonObject
+from nibblespec.spec.pieces import object_at, pieces
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -43,21 +44,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """What is checked here, by prefix: the statements on structure."""
 
-NAMED: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "dashq-packed-linear": (("quantized_modules",),),
-    "bitnest-package-v1": (
-        ("layers",),
-        ("activation", "per_layer_group"),
-        ("online_hadamard", "layers"),
-    ),
-}
-"""Paths of the objects whose keys are names of layers, by format."""
-
 LONGEST_NAME = 500
 """Characters of the longest name of a layer."""
-
-_BATCH = 8192
-"""Entries of one object that are validated at a time, which bounds the errors held at a time."""
 
 _MOST_UNKNOWN = 8
 """Unknown keys of one object that are reported one by one."""
@@ -87,7 +75,7 @@ def check_structure(value: object, known: Format) -> tuple[AnyManifest | None, l
     keys, merely touches the statements of KINDS.
     """
     prefix = PREFIX[known.id]
-    maps = NAMED[known.id]
+    maps = known.named
     if problems := list(_long_names(value, maps)):
         return None, [(f"{prefix}-NAME-LENGTH", problem) for problem in problems]
     unknown = [
@@ -96,9 +84,9 @@ def check_structure(value: object, known: Format) -> tuple[AnyManifest | None, l
     ]
     manifest: AnyManifest | None = None
     located: dict[tuple[str, str], Located] = {}
-    pieces = 0
-    for piece in _pieces(value, maps):
-        pieces += 1
+    number = 0
+    for piece in pieces(value, maps):
+        number += 1
         try:
             manifest = known.model.model_validate(piece)
         except ValidationError as error:
@@ -110,14 +98,14 @@ def check_structure(value: object, known: Format) -> tuple[AnyManifest | None, l
             break
     if located:
         return None, [*located.values(), *unknown]
-    if pieces > 1:
+    if number > 1:
         manifest = known.model.model_validate(value)
     return manifest, unknown
 
 
 def _long_names(value: object, maps: tuple[tuple[str, ...], ...]) -> Iterator[Problem]:
     for path in maps:
-        for name in _at(value, path):
+        for name in object_at(value, path):
             if len(name) > LONGEST_NAME:
                 yield Problem(
                     message="the name is too long",
@@ -125,40 +113,6 @@ def _long_names(value: object, maps: tuple[tuple[str, ...], ...]) -> Iterator[Pr
                     expected=f"at most {LONGEST_NAME} characters",
                     found=f"{len(name):,} characters",
                 )
-
-
-def _at(value: object, path: tuple[str, ...]) -> dict[str, object]:
-    """Return the object at a path, an empty one where there is none."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def _pieces(value: object, maps: tuple[tuple[str, ...], ...]) -> Iterator[object]:
-    """Yield the value with a part of each of the objects at a time, all of them in the end.
-
-    Pydantic holds all errors of a call at once, and a hostile manifest has millions.
-    """
-    longest = max(len(_at(value, path)) for path in maps)
-    if longest <= _BATCH:
-        yield value
-        return
-    entries = {path: iter(_at(value, path).items()) for path in maps}
-    for _ in range(0, longest, _BATCH):
-        piece = value
-        for path in maps:
-            piece = _with(piece, path, dict(islice(entries[path], _BATCH)))
-        yield piece
-
-
-def _with(value: object, path: tuple[str, ...], part: dict[str, object]) -> object:
-    """Copy a value with `part` in place of the object at a path, if there is one."""
-    if not path:
-        return part if isinstance(value, dict) else value
-    key, *rest = path
-    if not isinstance(value, dict) or key not in value:
-        return value
-    return {**value, key: _with(value[key], tuple(rest), part)}
 
 
 def _located(details: ErrorDetails, known: Format) -> Located:
@@ -206,7 +160,7 @@ def _described(path: Path, known: Format) -> str:
         return "the manifest"
     names = [part for part in path if isinstance(part, str)]
     last = names[-1]
-    if tuple(names[:-1]) in NAMED[known.id]:
+    if tuple(names[:-1]) in known.named:
         return f"an entry of `{names[-2]}`"
     return f"an element of `{last}`" if isinstance(path[-1], int) else f"`{last}`"
 
