@@ -75,6 +75,16 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:  # of the help, which Typer writes; what we write ourselves says so
+        if error.filename is not None:
+            raise
+        _complain(f"cannot write the output: {error.strerror or error}")
+        sys.exit(COULD_NOT_RUN)
+    except SystemExit as error:
+        # A reader of the help that went away early, such as `head`, is no error.
+        if isinstance(error.__context__, BrokenPipeError):
+            sys.exit(0)
+        raise
 
 
 def _print_version(asked: bool) -> None:

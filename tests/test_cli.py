@@ -110,6 +110,17 @@ def test_a_folder_with_two_manifests_cannot_be_validated(tmp_path: Path) -> None
     assert "expected one manifest, found dashq_config.json and meta.json" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["validate", "inspect"])
+def test_the_empty_path_is_not_the_current_folder(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(BITNEST, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    result = run(command, "")
+    assert result.exit_code == 2
+    assert "the path is empty" in result.stderr
+
+
 def test_a_missing_file_cannot_be_validated(tmp_path: Path) -> None:
     result = run("validate", tmp_path / "nothing.json")
     assert result.exit_code == 2
@@ -244,10 +255,11 @@ def test_the_version_is_printed() -> None:
     assert run("--version").stdout.startswith("nibblespec ")
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+@pytest.mark.parametrize("argument", ["explain", "--help"])
+def test_a_reader_that_goes_away_is_no_error(argument: str) -> None:
     """`nibblespec explain | head`: quiet, whatever was left to say."""
     with subprocess.Popen(
-        [*COMMAND, "explain"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, argument], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
@@ -257,10 +269,11 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_one_clear_line() -> None:
+@pytest.mark.parametrize("arguments", [["explain"], ["--help"], ["validate", "--help"], []])
+def test_a_full_disk_is_one_clear_line(arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
-            [*COMMAND, "explain"], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
+            [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
         )
     assert result.returncode == 2
     assert result.stderr == b"nibblespec: cannot write the output: No space left on device\n"
