@@ -216,6 +216,45 @@ def test_output_names_both_widths_that_fit() -> None:
     assert problem.found == "192"
 
 
+@pytest.mark.parametrize("latent", ["kv_b_proj", "kv_a_proj_with_mqa"])
+def test_latent_attention_has_query_heads_of_another_width(latent: str) -> None:
+    heads = attention(query=192)
+    for last in ("k_proj", "v_proj"):
+        del heads[f"model.layers.0.self_attn.{last}"]
+    assert len(problems("DQ1-SHAPE-QO", manifest(heads))) == 1
+    heads[f"model.layers.0.self_attn.{latent}"] = module(256, 32)
+    assert problems("DQ1-SHAPE-QO", manifest(heads)) == []
+
+
+def test_exchanged_inputs_and_outputs_are_seen_against_the_rest_of_the_layer() -> None:
+    exchanged = {
+        "model.layers.0.mlp.up_proj": module(64, 128),
+        "model.layers.0.mlp.down_proj": module(128, 64),
+    }
+    assert problems("DQ1-SHAPE-HIDDEN", manifest(exchanged)) == []
+    found = problems("DQ1-SHAPE-HIDDEN", manifest(attention() | exchanged))
+    assert [problem.found for problem in found] == ["128", "128"]
+    assert {problem.expected for problem in found} == {'64, as most of "model.layers.0" have'}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.layers.0.shared_transformer.self_attn.q_proj",
+        "model.layers.0.cross_attn.k_proj",
+        "model.layers.0.linear_attn.q_proj",
+        "model.layers.0.mixer.up_proj",
+        "model.layers.0.mlp.experts.0.up_proj",
+        "model.layers.0.mlp.shared_expert.up_proj",
+        "model.layers.1.self_attn.q_proj",
+        "model.visual.blocks.0.self_attn.q_proj",
+    ],
+)
+def test_modules_elsewhere_may_have_another_input(name: str) -> None:
+    value = manifest(attention() | mlp() | {name: module(96, 96)})
+    assert problems("DQ1-SHAPE-HIDDEN", value) == []
+
+
 def test_modules_without_siblings_are_not_compared() -> None:
     alone = manifest({"model.layers.0.mlp.down_proj": module(64, 32), "q_proj": module(8, 32)})
     for requirement, rule in dashq_manifest.RULES.items():

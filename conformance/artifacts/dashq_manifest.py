@@ -121,6 +121,7 @@ RULES: Mapping[str, Rule[Manifest]] = {
     "DQ1-SHAPE-GATE-UP": dashq_shapes.gate_up,
     "DQ1-SHAPE-MLP-INPUT": dashq_shapes.mlp_input,
     "DQ1-SHAPE-DOWN": dashq_shapes.down,
+    "DQ1-SHAPE-HIDDEN": dashq_shapes.hidden,
     "DQ1-SHAPE-EXPERTS": dashq_shapes.experts,
     "DQ1-EXPERTS-COMPLETE": dashq_shapes.experts_complete,
     "DQ1-LAYERS-CONTIGUOUS": dashq_shapes.contiguous,

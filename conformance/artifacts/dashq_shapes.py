@@ -20,9 +20,21 @@ _BEFORE_DOWN = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
 _LISTS = {"gate_up_proj_list": 2, "up_proj_list": 1}
 """What comes before `down_proj_list`, likewise."""
 
-_EXPERT = re.compile(
-    r"(?:^|\.)(experts|gate_up_proj_list|up_proj_list|down_proj_list)\.([0-9]{1,9})(?![^.])"
-)
+_DECODER_LAYER = re.compile(r"(?:.*\.)?layers\.[0-9]{1,9}", re.DOTALL)
+
+_HIDDEN = {
+    "self_attn.q_proj": "in_features",
+    "self_attn.k_proj": "in_features",
+    "self_attn.v_proj": "in_features",
+    "mlp.gate_proj": "in_features",
+    "mlp.up_proj": "in_features",
+    "self_attn.o_proj": "out_features",
+    "mlp.down_proj": "out_features",
+}
+"""Modules of a decoder layer that read or add to the hidden states, with the key of that width."""
+
+_LATENT = ("kv_b_proj", "kv_a_proj_with_mqa")
+"""Modules of latent attention, whose query and value heads differ in width."""
 
 
 def _families(manifest: Manifest, *needed: str) -> Iterator[tuple[str, Family]]:
@@ -69,6 +81,8 @@ def key_value(manifest: Manifest) -> Iterator[Problem]:
 def query_output(manifest: Manifest) -> Iterator[Problem]:
     """DQ1-SHAPE-QO: o_proj takes what the query heads give, with or without a gate."""
     for parent, family in _families(manifest, "q_proj", "o_proj"):
+        if any(last in family for last in _LATENT):
+            continue
         query, output = family["q_proj"].out_features, family["o_proj"].in_features
         if query not in (output, 2 * output) and not _heads_differ(family):
             yield _problem(
@@ -164,6 +178,27 @@ def down(manifest: Manifest) -> Iterator[Problem]:
             )
 
 
+def hidden(manifest: Manifest) -> Iterator[Problem]:
+    """DQ1-SHAPE-HIDDEN: one width of the hidden states in a decoder layer."""
+    modules = manifest.quantized_modules
+    owners = (siblings.split(siblings.split(name)[0])[0] for name in modules)
+    for layer in filter(_DECODER_LAYER.fullmatch, dict.fromkeys(owners)):
+        widths: dict[tuple[str, str], int] = {
+            (f"{layer}.{rest}", key): getattr(modules[f"{layer}.{rest}"], key)
+            for rest, key in _HIDDEN.items()
+            if f"{layer}.{rest}" in modules
+        }
+        usual = siblings.most_common(widths.values())
+        for (name, key), width in widths.items():
+            if width != usual:
+                yield Problem(
+                    message="modules of one decoder layer differ in the width of the hidden states",
+                    pointer=pointer(MODULES, name, key),
+                    expected=f"{show(usual)}, as most of {show(layer)} have",
+                    found=show(width),
+                )
+
+
 def experts(manifest: Manifest) -> Iterator[Problem]:
     """DQ1-SHAPE-EXPERTS: the same within every expert of a list."""
     modules = manifest.quantized_modules
@@ -202,14 +237,13 @@ def _expert_numbers(manifest: Manifest) -> Mapping[str, Mapping[str, set[int]]]:
     """Collect the numbers of experts by owner and list; without lists the list is ""."""
     found: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for name in manifest.quantized_modules:
-        for match in _EXPERT.finditer(name):
-            owner = name[: match.end(1)] if match[1] == "experts" else name[: match.start()]
-            found[owner]["" if match[1] == "experts" else match[1]].add(int(match[2]))
+        for owner, of_list, number in siblings.experts(name):
+            found[owner][of_list].add(number)
     return found
 
 
 def contiguous(manifest: Manifest) -> Iterator[Problem]:
-    """DQ1-LAYERS-CONTIGUOUS: no decoder layer is left out."""
+    """DQ1-LAYERS-CONTIGUOUS: a decoder layer has nothing packed."""
     return siblings.missing_layers(manifest.quantized_modules, MODULES)
 
 

@@ -1,8 +1,8 @@
 """Widths of a dashq checkpoint's modules against `config.json`: layers, heads and experts."""
 
-import re
 from collections.abc import Iterator, Mapping
 
+from nibblespec.conformance.artifacts import siblings
 from nibblespec.conformance.artifacts.dashq_config import DashqConfig
 from nibblespec.conformance.artifacts.dashq_inventory import MANIFEST
 from nibblespec.conformance.artifacts.findings import Problem, Rule
@@ -17,7 +17,6 @@ from nibblespec.conformance.artifacts.model_config import (
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
 from nibblespec.spec.json_strict import pointer
 
-_EXPERT = re.compile(r"(?P<parent>(?:.*\.)?experts(?:\.[a-z_]+_list)?)\.(?P<number>[0-9]{1,9})\b.*")
 _FROM_HIDDEN = (
     "self_attn.q_proj",
     "self_attn.k_proj",
@@ -119,16 +118,16 @@ def _experts(subject: DashqConfig) -> Iterator[Problem]:
         return
     highest: dict[tuple[int, str], int] = {}
     for _, layer, rest in subject.modules:
-        if match := _EXPERT.fullmatch(rest):
-            place = (layer, match["parent"])
-            highest[place] = max(highest.get(place, 0), int(match["number"]))
-    for (in_layer, parent), number in highest.items():
-        if number + 1 != integer(text, key):
+        for owner, of_list, number in siblings.experts(rest):
+            place = (layer, f"{owner}.{of_list}" if of_list else owner)
+            highest[place] = max(highest.get(place, 0), number)
+    for (in_layer, parent), last in highest.items():
+        if last + 1 != integer(text, key):
             yield Problem(
                 message="the number of experts is not that of config.json",
                 pointer=pointer(*path, key),
                 expected=f"{integer(text, key)} experts",
-                found=f"{number + 1} in {subject.stack}.layers.{in_layer}.{parent}",
+                found=f"{last + 1} in {subject.stack}.layers.{in_layer}.{parent}",
             )
 
 

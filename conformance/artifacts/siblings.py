@@ -15,6 +15,10 @@ Value = TypeVar("Value", bound=Hashable)
 _NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 _LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,9})(?![^.])")
 
+_EXPERT = re.compile(
+    r"(?:^|\.)(experts|gate_up_proj_list|up_proj_list|down_proj_list)\.([0-9]{1,9})(?![^.])"
+)
+
 
 def split(name: str) -> tuple[str, str]:
     """Split a path into its parent and its last segment: `a.b.c` into `a.b` and `c`."""
@@ -45,6 +49,18 @@ def decoder_layers(names: Iterable[str]) -> dict[str, set[int]]:
     return found
 
 
+def experts(name: str) -> Iterator[tuple[str, str, int]]:
+    """Yield owner, list and number where a path goes through a list of experts.
+
+    `a.experts.up_proj_list.7` is `a.experts`, `up_proj_list`, 7; `a.experts.7.up_proj`, which is
+    in no list, is `a.experts`, "", 7.
+    """
+    for match in _EXPERT.finditer(name):
+        plain = match[1] == "experts"
+        owner = name[: match.end(1) if plain else match.start()]
+        yield owner, "" if plain else match[1], int(match[2])
+
+
 def most_common(values: Iterable[Value]) -> Value | None:
     """Return the most frequent value, of equally frequent ones the first; None of none."""
     ranked = Counter(values).most_common(1)
@@ -63,7 +79,7 @@ def missing_layers(names: Iterable[str], key: str) -> Iterator[Problem]:
         absent = gap(numbers)
         if absent is not None:
             yield Problem(
-                message="decoder layers are missing",
+                message="decoder layers have no packed module",
                 pointer=pointer(key),
                 expected=f"each of 0 to {max(numbers)} after {show(beginning)}",
                 found=f"{len(numbers)} of them, not {absent}",

@@ -159,7 +159,7 @@ def structure() -> list[Case]:
 def origin() -> list[Case]:
     """Return the cases on identity, params and results."""
     mean = 605.5 / 9
-    two = {NAME: module(8, 64), "model.layers.0.mlp.up_proj": module(64, 48, group=16)}
+    two = {NAME: module(48, 64), "model.layers.0.mlp.up_proj": module(64, 48, group=16)}
     return [
         case("method-other", "Another method.", put(FULL, "gptq", "method"), "DQ1-METHOD /method"),
         case("base-model-plain", "An id without owner.", put(FULL, "gpt2.v1_x-y", "base_model")),
@@ -198,7 +198,7 @@ def origin() -> list[Case]:
              manifest(two, params={"group_size": 32}),
              f"DQ1-PARAMS-DIFFER /{MODULES}/model.layers.0.mlp.up_proj/group_size"),
         case("params-mixed-widths", "Some modules have more bits.",
-             manifest({NAME: module(8, 64), "model.layers.0.mlp.up_proj": module(64, 32, nbits=6)},
+             manifest({NAME: module(32, 64), "model.layers.0.mlp.up_proj": module(64, 32, nbits=6)},
                       params={"bits": 4}),
              f"DQ1-PARAMS-DIFFER /{MODULES}/model.layers.0.mlp.up_proj/nbits"),
         case("mean-rounded-sum", "Another order of summation.",
