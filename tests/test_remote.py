@@ -345,7 +345,7 @@ def test_a_server_that_is_not_there_is_one_line(hub: Hub, monkeypatch: pytest.Mo
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     assert hub.url != url
     monkeypatch.setattr(constants, "ENDPOINT", url)
-    assert "cannot connect: [Errno 111] Connection refused" in complaint()
+    assert "cannot connect: " in complaint()
 
 
 def test_an_answer_that_breaks_off_is_one_line(hub: Hub) -> None:
