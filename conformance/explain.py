@@ -10,10 +10,14 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-_CONSEQUENCE = {"MUST": "an error", "SHOULD": "a warning", "MAY": "an info"}
+_CONSEQUENCE = {
+    "MUST": "breaking it is an error",
+    "SHOULD": "breaking it is a warning",
+    "MAY": "where this is so, an info",
+}
 _CHECKER = {
     "manifest": "nibblespec validate, from the manifest alone",
-    "headers": "nibblespec validate, from the headers of the safetensors files",
+    "headers": "nibblespec validate, from the files beside the manifest and their headers",
     "tensors": "nibblespec validate, from the contents of the tensors",
     "backend": "the conformance suite, on a backend",
 }
@@ -47,20 +51,20 @@ def requirements_text(*, width: int, colour: bool) -> str:
 def _explained(requirement: Requirement) -> Iterator[RenderableType]:
     yield Text.assemble(
         (requirement.id, "bold cyan"),
-        f"  {requirement.level}: breaking it is {_CONSEQUENCE[requirement.level]}",
+        f"  {requirement.level}: {_CONSEQUENCE[requirement.level]}",
     )
     yield ""
     yield Padding(marked_up(requirement), (0, 0, 0, 2), expand=False)
     yield ""
     yield Text(f"checked by  {_CHECKER[requirement.checked_by]}", "dim")
-    yield Text(f"stated in   {requirement.document}, {requirement.section}", "dim")
+    yield Text(f"stated in   spec/{requirement.document}, {requirement.section}", "dim")
 
 
 def _listed(width: int) -> Iterator[RenderableType]:
     known = requirements().values()
     longest = max(len(requirement.id) for requirement in known)
     for document, stated in groupby(known, lambda requirement: requirement.document):
-        yield Text(document, "bold")
+        yield Text(f"spec/{document}", "bold")
         for requirement in stated:
             line = Text()
             line.append(f"{requirement.id:<{longest}}  ", "cyan")

@@ -197,7 +197,19 @@ def test_explain_prints_the_statement_whatever_the_case() -> None:
     assert result.exit_code == 0
     assert "JSON-SYNTAX  MUST: breaking it is an error" in result.stdout
     assert requirements()["JSON-SYNTAX"].text in " ".join(result.stdout.split())
-    assert "files.md" in result.stdout
+    assert "stated in   spec/files.md" in result.stdout
+
+
+def test_explain_says_that_a_may_statement_informs_where_it_holds() -> None:
+    assert "DQ1-LAYERS-COVERAGE  MAY: where this is so, an info" in (
+        run("explain", "DQ1-LAYERS-COVERAGE").stdout
+    )
+
+
+def test_documents_that_are_shown_are_paths_in_the_repository() -> None:
+    shown = [line for line in run("explain").stdout.splitlines() if line.endswith(".md")]
+    assert shown
+    assert [path for path in shown if not (ROOT / path).is_file()] == []
 
 
 def test_explain_suggests_what_comes_close() -> None:

@@ -20,6 +20,15 @@ def ids_by_test() -> dict[str, tuple[str, ...]]:
     return found
 
 
+def test_statements_can_be_read_alone() -> None:
+    """`nibblespec explain` shows a statement without what stands around it."""
+    elsewhere = ("these tables", "this table", "these four", "ones above", "ones below")
+    leaning = [
+        one.id for one in requirements().values() if any(phrase in one.text for phrase in elsewhere)
+    ]
+    assert leaning == []
+
+
 def test_every_requirement_of_backends_has_a_test() -> None:
     stated = {one.id for one in requirements().values() if one.checked_by == "backend"}
     tested = {one for ids in ids_by_test().values() for one in ids}

@@ -64,7 +64,9 @@ def _rule(requirement_id: str) -> dict[str, object]:
         "id": requirement.id,
         "shortDescription": {"text": f"{requirement.id} ({requirement.level})"},
         "fullDescription": {"text": requirement.text},
-        "help": {"text": f"{requirement.text}\n\n{requirement.document}, {requirement.section}"},
+        "help": {
+            "text": f"{requirement.text}\n\nspec/{requirement.document}, {requirement.section}"
+        },
         "defaultConfiguration": {"level": _LEVEL[requirement.severity]},
     }
 
