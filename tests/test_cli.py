@@ -246,6 +246,13 @@ def test_inspect_writes_json() -> None:
     assert json.loads(run("inspect", BITNEST, "--format", "json").stdout)["layers"] == 197
 
 
+def test_inspect_writes_a_path_that_is_no_text_as_one(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.json")
+    shutil.copy(DASHQ, path)
+    written = process("inspect", path, "--format", "json").stdout
+    assert json.loads(written)["path"] == f"{tmp_path}/\ufffd.json"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", "{", '{"format": "bitnest-package-v1"}'])
 def test_inspect_refuses_what_is_no_valid_manifest(text: str) -> None:
     result = run("inspect", "-", stdin=text.encode())

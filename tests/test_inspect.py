@@ -155,10 +155,24 @@ def test_no_weights_have_no_bits() -> None:
 
 
 @pytest.mark.parametrize("name", ["dashq_config.json", "meta.json"])
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_text_keeps_to_the_width(name: str, width: int) -> None:
     text = inspection_text(name, example(name), width=width, colour=False)
     assert max(len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize("name", ["dashq_config.json", "meta.json"])
+@pytest.mark.parametrize("width", [40, 60, 70, 80, 120])
+def test_no_terminal_is_so_narrow_that_something_is_cut_off(name: str, width: int) -> None:
+    found = example(name)
+    text = " ".join(inspection_text(name, found, width=width, colour=False).split())
+    for kind in found.kinds:
+        layer = kind.example
+        assert kind.pattern.rpartition("*.")[2] in text
+        for number in (layer.rows, layer.columns):
+            assert f"{number:,}" in text
+        for word in layer.input.split():
+            assert word in text
 
 
 def test_the_text_tells_bits_and_legal_splits() -> None:

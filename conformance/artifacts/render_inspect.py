@@ -8,13 +8,16 @@ from nibblespec.conformance.artifacts.inspect import Inspection, Kind, Split, la
 from nibblespec.conformance.artifacts.inspect_files import Stored
 from nibblespec.conformance.artifacts.render_inspect_files import coverage, sizes_on_disk
 from nibblespec.conformance.artifacts.tables import (
+    add_names,
     bits_per_weight,
     common_path,
+    fitted,
     human_bytes,
     human_share,
     new_table,
 )
 from nibblespec.conformance.terminal import render, visible
+from nibblespec.spec.json_faults import clean
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -29,14 +32,14 @@ def inspection_text(
     path: str, found: Inspection, stored: Stored | None = None, *, width: int, colour: bool
 ) -> str:
     """Lay out an inspection for a terminal, with what is stored where that is known."""
-    return render(*_parts(path, found, stored), width=width, colour=colour)
+    return render(*_parts(path, found, stored, width), width=width, colour=colour)
 
 
 def inspection_json(path: str, found: Inspection, stored: Stored | None = None) -> str:
     """Write an inspection as one JSON document, with every kind of layer."""
     document = {
         "inspection_version": 1,
-        "path": path,
+        "path": clean(path),
         **asdict(found),
         "bits_per_weight": bits_per_weight(sum(found.parts.values()), found.weights),
         "stored": None if stored is None else asdict(stored),
@@ -44,7 +47,9 @@ def inspection_json(path: str, found: Inspection, stored: Stored | None = None) 
     return json.dumps(document, indent=2) + "\n"
 
 
-def _parts(path: str, found: Inspection, stored: Stored | None) -> Iterator[RenderableType]:
+def _parts(
+    path: str, found: Inspection, stored: Stored | None, width: int
+) -> Iterator[RenderableType]:
     shown = found.kinds[:MOST_KINDS]
     prefix = common_path(kind.pattern for kind in shown)
     names = [visible(kind.pattern.removeprefix(prefix)) for kind in shown]
@@ -59,9 +64,9 @@ def _parts(path: str, found: Inspection, stored: Stored | None) -> Iterator[Rend
     if stored is None:
         yield _sizes(found)
     else:
-        yield from sizes_on_disk(found, stored)
+        yield from sizes_on_disk(found, stored, width)
         yield ""
-        yield from coverage(stored)
+        yield from coverage(stored, width)
     if not shown:
         return
     yield ""
@@ -69,7 +74,7 @@ def _parts(path: str, found: Inspection, stored: Stored | None) -> Iterator[Rend
         (layer_noun(found.format).capitalize(), "bold"),
         f" (names without {visible(prefix)})" if prefix else "",
     )
-    yield _layers(found, shown, names)
+    yield fitted(_layers(found, shown, names, width), width)
     if len(found.kinds) > MOST_KINDS:
         yield Text(f"and {len(found.kinds) - MOST_KINDS:,} more kinds: see --format json", "dim")
     yield ""
@@ -77,7 +82,7 @@ def _parts(path: str, found: Inspection, stored: Stored | None) -> Iterator[Rend
         ("Tensor parallelism", "bold"),
         f": cuts that keep groups and {_unit(found)} whole (N rows, K columns)",
     )
-    yield _splits(found, shown, names)
+    yield fitted(_splits(found, shown, names, width), width)
     yield from _split_notes(shown)
 
 
@@ -116,12 +121,12 @@ def _sizes(found: Inspection) -> Table:
     return table
 
 
-def _layers(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> Table:
+def _layers(found: Inspection, kinds: Sequence[Kind], names: Sequence[str], width: int) -> Table:
     nested = found.draft_bytes is not None
     table = new_table()
-    table.add_column("kind", overflow="fold")
+    add_names(table, "kind", names, width)
     for heading in ("count", "N", "K", "bits", "group", "size"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     if nested:
         table.add_column("input")
     for kind, name in zip(kinds, names, strict=True):
@@ -139,17 +144,18 @@ def _layers(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> T
     return table
 
 
-def _splits(found: Inspection, kinds: Sequence[Kind], names: Sequence[str]) -> Table:
+def _splits(found: Inspection, kinds: Sequence[Kind], names: Sequence[str], width: int) -> Table:
     table = new_table()
-    table.add_column("kind", overflow="fold")
+    whole = f"all {layer_noun(found.format)}"
+    add_names(table, "kind", (*names, whole), width)
     for dimension in ("N", "K"):
         table.add_column(f"{dimension} into", no_wrap=True)
-        table.add_column("step", justify="right")
+        table.add_column("step", justify="right", no_wrap=True)
     for kind, name in zip(kinds, names, strict=True):
         rows, columns = kind.example.row_split, kind.example.column_split
         table.add_row(name, _ways(rows.ways), _step(rows), _ways(columns.ways), _step(columns))
     table.add_row(
-        f"all {layer_noun(found.format)}",
+        whole,
         _ways(_shared(kind.example.row_split for kind in found.kinds)),
         "",
         _ways(_shared(kind.example.column_split for kind in found.kinds)),

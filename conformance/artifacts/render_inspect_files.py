@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from nibblespec.conformance.artifacts.inspect import Inspection
 from nibblespec.conformance.artifacts.inspect_files import UNQUANTIZED, Part, Stored
 from nibblespec.conformance.artifacts.tables import (
+    add_names,
     bits_per_weight,
     common_path,
+    fitted,
     human_bytes,
     human_share,
     new_table,
@@ -20,14 +22,14 @@ MOST_KINDS = 20
 """Rows of unquantized layers; JSON has them all."""
 
 
-def sizes_on_disk(found: Inspection, stored: Stored) -> Iterator[RenderableType]:
+def sizes_on_disk(found: Inspection, stored: Stored, width: int) -> Iterator[RenderableType]:
     """Lay out the sizes that the manifest implies beside those of the files."""
-    yield _sizes(found, stored)
+    yield fitted(_sizes(found, stored), width)
     if any(_differs(part) for part in stored.parts):
         yield Text("!: not what the manifest implies; nibblespec validate says more", "yellow")
 
 
-def coverage(stored: Stored) -> Iterator[RenderableType]:
+def coverage(stored: Stored, width: int) -> Iterator[RenderableType]:
     """Lay out which linear layers are not quantized."""
     count = sum(kind.count for kind in stored.unquantized)
     weights = sum(kind.count * kind.rows * kind.columns for kind in stored.unquantized)
@@ -44,19 +46,21 @@ def coverage(stored: Stored) -> Iterator[RenderableType]:
     shown = stored.unquantized[:MOST_KINDS]
     prefix = common_path(kind.pattern for kind in shown)
     table = new_table()
-    table.add_column(f"kind (without {visible(prefix)})" if prefix else "kind", overflow="fold")
+    heading = f"kind (without {visible(prefix)})" if prefix else "kind"
+    names = [visible(kind.pattern.removeprefix(prefix)) for kind in shown]
+    add_names(table, heading, names, width)
     for heading in ("count", "N", "K", "dtype", "size"):
-        table.add_column(heading, justify="right")
-    for kind in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for kind, name in zip(shown, names, strict=True):
         table.add_row(
-            visible(kind.pattern.removeprefix(prefix)),
+            name,
             f"{kind.count:,}",
             f"{kind.rows:,}",
             f"{kind.columns:,}",
             visible(kind.dtype, 20),
             human_bytes(kind.bytes),
         )
-    yield table
+    yield fitted(table, width)
     if len(stored.unquantized) > MOST_KINDS:
         more = len(stored.unquantized) - MOST_KINDS
         yield Text(f"and {more:,} more kinds: see --format json", "dim")
