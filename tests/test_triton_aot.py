@@ -51,7 +51,7 @@ def test_names_of_specializations_are_unique() -> None:
 
 
 def test_every_architecture_launches_every_kernel() -> None:
-    archs = defaultdict(set)
+    archs: dict[str, set[int]] = defaultdict(set)
     for specialization in specializations():
         archs[specialization.kernel.__name__] |= set(specialization.archs)
     assert archs

@@ -39,7 +39,7 @@ BORDERS = (1, 16, 17, 64, 65, 128, 129)
 """Tokens on both sides of every border between launch configurations, and of a block."""
 
 
-def on_device(*arguments: Any) -> tuple[Any, ...]:  # noqa: ANN401  # what an operation takes
+def on_device(*arguments: Any) -> Any:  # noqa: ANN401  # what an operation takes
     return tuple(one.to(DEVICE) if isinstance(one, Tensor) else one for one in arguments)
 
 
@@ -108,15 +108,16 @@ def test_compiled_graphs_and_exports_give_the_bits_of_eager_mode() -> None:
     weight = on_device(*dashq_weight(LAYOUT, torch.float16, 0))
     x = torch.randn(5, 96, generator=generator(0)).to(torch.bfloat16).to(DEVICE)
 
-    def step(x: Tensor, *weight: Tensor) -> tuple[Tensor, Tensor]:
-        codes = operations.unpack_words(weight[0], 4, 40 * 96)
-        again = operations.pack_words(codes, 4)
-        dense = operations.dashq_reconstruct(again, weight[1], weight[2], LAYOUT, torch.float32)
-        return operations.dashq_linear(x * 2, *weight, None, LAYOUT), dense
+    def step(x: Tensor, words: Tensor, scale: Tensor, zero: Tensor) -> tuple[Tensor, Tensor]:
+        again = operations.pack_words(operations.unpack_words(words, 4, 40 * 96), 4)
+        dense = operations.dashq_reconstruct(again, scale, zero, LAYOUT, torch.float32)
+        return operations.dashq_linear(x * 2, words, scale, zero, None, LAYOUT), dense
 
     class Step(torch.nn.Module):
-        def forward(self, x: Tensor, *weight: Tensor) -> tuple[Tensor, Tensor]:
-            return step(x, *weight)
+        def forward(
+            self, x: Tensor, words: Tensor, scale: Tensor, zero: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            return step(x, words, scale, zero)
 
     expected = step(x, *weight)
     with warnings.catch_warnings():
@@ -132,7 +133,7 @@ def replaced(place: int, value: Any) -> tuple[Any, ...]:  # noqa: ANN401  # any 
     """Return arguments of `dashq_linear` with one exchanged."""
     weight = on_device(*dashq_weight(LAYOUT, torch.float16, 0))
     x = torch.zeros(3, 96, dtype=torch.bfloat16, device=DEVICE)
-    arguments = [x, *weight, None, LAYOUT]
+    arguments: list[Any] = [x, *weight, None, LAYOUT]
     arguments[place] = value
     return tuple(arguments)
 
@@ -169,8 +170,9 @@ def test_wrong_arguments_are_refused_before_a_launch(
         "nibblespec.optimized.kernels.dashq_linear.launch", lambda *_, **__: pytest.fail("launched")
     )
     (value,) = on_device(value)
+    linear: Any = operations.dashq_linear
     with pytest.raises(error, match=message):
-        operations.dashq_linear(*replaced(place, value))
+        linear(*replaced(place, value))
 
 
 def test_tensors_on_another_device_are_refused_before_a_launch() -> None:

@@ -128,7 +128,7 @@ def dashq_linear_kernel(
     place = token[None, :] * rows + row[:, None]
     inside = (row < rows)[:, None] & (token < tokens)[None, :]
     if SPLIT:
-        of_part = first_part.to(tl.int64) * tokens * rows
+        of_part = tl.cast(first_part, tl.int64) * tokens * rows
         tl.store(y + of_part + place, total, mask=inside)
     else:
         if BIAS:
