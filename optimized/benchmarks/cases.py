@@ -11,6 +11,8 @@ from nibblespec.optimized import portable
 from nibblespec.optimized.benchmarks import shapes
 from nibblespec.optimized.benchmarks.formulas import dashq_formula, nested_formula
 from nibblespec.optimized.benchmarks.measure import Call
+from nibblespec.optimized.cpu.kernels import compiled as compiled_kernels
+from nibblespec.optimized.cpu.library import library
 from nibblespec.optimized.layout import DashqLayout, group_count, word_count
 from nibblespec.optimized.pytorch import operations
 from torch import Tensor
@@ -68,7 +70,6 @@ def copies_of(*tensors: Tensor | None) -> list[tuple[Tensor | None, ...]]:
     ]
 
 
-@functools.cache
 def compiled(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the formula under torch.compile, anew for each shape."""
     result: Callable[..., Tensor] = torch.compile(formula, dynamic=False)
@@ -96,49 +97,76 @@ def nested_weight(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
 def dashq_reconstruction(rows: int, columns: int) -> Case:
     """Reconstruct a packed weight in bfloat16."""
     weight, layout = dashq_weight(rows, columns)
-    copies = copies_of(*weight)
-    traffic = size(*weight), 2 * rows * columns
-
-    def ours(*packed: Any) -> Tensor:  # noqa: ANN401
-        return operations.dashq_reconstruct(*packed, layout, torch.bfloat16)
-
-    formula = functools.partial(dashq_formula, rows=rows)
-    return Case(
+    out = torch.empty(rows, columns, dtype=torch.bfloat16)
+    ours, ours_into = _reconstructions("dashq_reconstruct", out, layout, torch.bfloat16)
+    return _reconstruction_case(
         "dashq reconstruct",
         f"{rows}×{columns} INT4/g32",
-        None,
-        0,
-        (
-            Contestant("ours", rotating(ours, copies), *traffic),
-            Contestant("formula compiled", rotating(_compiled_dashq(rows), copies), *traffic),
-            Contestant("formula", rotating(formula, copies), *traffic),
-        ),
+        weight,
+        out,
+        (ours_into, ours, functools.partial(dashq_formula, rows=rows)),
     )
-
-
-def _compiled_dashq(rows: int) -> Callable[..., Tensor]:
-    return functools.partial(compiled(dashq_formula), rows=rows)
 
 
 def nested_reconstruction(rows: int, columns: int, plane: str) -> Case:
     """Reconstruct a nested weight in bfloat16."""
     hi, lo, scale = nested_weight(rows, columns)
-    low = lo if plane == "target" else None
-    copies = copies_of(hi, low, scale)
-    traffic = size(hi, low, scale), 2 * rows * columns
-
-    def ours(*packed: Any) -> Tensor:  # noqa: ANN401
-        return operations.nested_reconstruct(*packed, plane, torch.bfloat16)
-
-    return Case(
+    out = torch.empty(rows, columns, dtype=torch.bfloat16)
+    ours, ours_into = _reconstructions("nested_reconstruct", out, plane, torch.bfloat16)
+    return _reconstruction_case(
         f"nested reconstruct, {plane}",
         f"{rows}×{columns} g128",
+        (hi, lo if plane == "target" else None, scale),
+        out,
+        (ours_into, ours, nested_formula),
+    )
+
+
+def _reconstructions(
+    operation: str,
+    out: Tensor,
+    *arguments: Any,  # noqa: ANN401  # those of the operation
+) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """Return our reconstruction into a new tensor, and into `out` where kernels are compiled."""
+    function = getattr(operations, operation)
+    kernels = library()
+    into = (
+        function
+        if kernels is None
+        else functools.partial(getattr(compiled_kernels(kernels), operation), out=out)
+    )
+    return (lambda *packed: function(*packed, *arguments)), (
+        lambda *packed: into(*packed, *arguments)
+    )
+
+
+def _reconstruction_case(
+    operation: str,
+    shape: str,
+    weight: tuple[Tensor | None, ...],
+    out: Tensor,
+    functions: tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]],
+) -> Case:
+    """Put our reconstruction beside the formula, both into the same memory and into new."""
+    ours_into, ours, formula = functions
+    compiled_formula = compiled(formula)
+    compiled_into = compiled(lambda *packed: out.copy_(formula(*packed)))
+    copies, traffic = copies_of(*weight), (size(*weight), out.nbytes)
+    contestants = {
+        "ours": ours_into,
+        "formula compiled": compiled_into,
+        "ours, new": ours,
+        "compiled, new": compiled_formula,
+        "formula, new": formula,
+    }
+    return Case(
+        operation,
+        shape,
         None,
         0,
-        (
-            Contestant("ours", rotating(ours, copies), *traffic),
-            Contestant("formula compiled", rotating(compiled(nested_formula), copies), *traffic),
-            Contestant("formula", rotating(nested_formula, copies), *traffic),
+        tuple(
+            Contestant(name, rotating(function, copies), *traffic)
+            for name, function in contestants.items()
         ),
     )
 
@@ -151,8 +179,8 @@ def dashq_layer(rows: int, columns: int, tokens: int) -> Case:
     small = size(x) + 2 * tokens * rows
     packed = copies_of(*weight)
 
-    def ours(*given: Any) -> Tensor:  # noqa: ANN401
-        return operations.dashq_linear(x, *given, None, layout)
+    def ours(words: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
+        return operations.dashq_linear(x, words, scale, zero, None, layout)
 
     return Case(
         "dashq linear",
@@ -161,7 +189,7 @@ def dashq_layer(rows: int, columns: int, tokens: int) -> Case:
         2 * tokens * rows * columns,
         (
             Contestant("ours", rotating(ours, packed), size(*weight) + small, 0),
-            *_dense_peers(x, dense, packed, _compiled_dashq(rows), dashq_formula, rows),
+            *_dense_peers(x, dense, packed, functools.partial(dashq_formula, rows=rows)),
         ),
     )
 
@@ -175,8 +203,8 @@ def nested_layer(rows: int, columns: int, tokens: int) -> Case:
     small = size(xq, sx) + 2 * tokens * rows
     target, draft = copies_of(hi, lo, scale), copies_of(hi, None, scale)
 
-    def apply(plane: str, *given: Any) -> Tensor:  # noqa: ANN401
-        return operations.nested_linear(xq, sx, *given, None, plane, torch.bfloat16)
+    def apply(plane: str, hi: Tensor, lo: Tensor | None, scale: Tensor) -> Tensor:
+        return operations.nested_linear(xq, sx, hi, lo, scale, None, plane, torch.bfloat16)
 
     return Case(
         "nested linear",
@@ -196,7 +224,7 @@ def nested_layer(rows: int, columns: int, tokens: int) -> Case:
                 size(hi, scale) + small,
                 0,
             ),
-            *_dense_peers(x, dense, target, compiled(nested_formula), nested_formula),
+            *_dense_peers(x, dense, target, nested_formula),
         ),
     )
 
@@ -205,33 +233,21 @@ def _dense_peers(
     x: Tensor,
     dense: Tensor,
     packed: Sequence[tuple[Any, ...]],
-    compiled_formula: Callable[..., Tensor],
     formula: Callable[..., Tensor],
-    *arguments: int,
 ) -> tuple[Contestant, ...]:
     """Return the dense layer in bfloat16, and the formula with that layer behind it."""
     linear = torch.nn.functional.linear
+    compiled_formula = compiled(formula)
     small = size(x) + 2 * x.shape[0] * dense.shape[0]
     behind = size(*packed[0]) + 2 * size(dense) + small
-    return (
-        Contestant(
-            "bf16 F.linear",
-            rotating(lambda weight: linear(x, weight), copies_of(dense)),
-            size(dense) + small,
-            0,
-        ),
-        Contestant(
-            "formula compiled",
-            rotating(lambda *given: linear(x, compiled_formula(*given)), packed),
-            behind,
-            0,
-        ),
-        Contestant(
-            "formula",
-            rotating(lambda *given: linear(x, formula(*given, *arguments)), packed),
-            behind,
-            0,
-        ),
+    calls = {
+        "bf16 F.linear": (lambda weight: linear(x, weight), copies_of(dense), size(dense) + small),
+        "formula compiled": (lambda *given: linear(x, compiled_formula(*given)), packed, behind),
+        "formula": (lambda *given: linear(x, formula(*given)), packed, behind),
+    }
+    return tuple(
+        Contestant(name, rotating(function, copies), traffic, 0)
+        for name, (function, copies, traffic) in calls.items()
     )
 
 
@@ -308,7 +324,7 @@ def _against_portable(
     )
 
 
-def all_cases(rows: Sequence[int] = ROWS) -> Iterator[Callable[[], Case]]:
+def all_cases(rows: Sequence[int] = ROWS) -> Iterator[functools.partial[Case]]:
     """Yield makers of all cases: operands are made when their case's turn comes."""
     common = shapes.COMMON_SHAPE
     for shape in shapes.DASHQ_SHAPES:

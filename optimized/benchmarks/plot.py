@@ -11,10 +11,13 @@ COLORS = {
     "ours": "#0b6e4f",
     "ours, target": "#0b6e4f",
     "ours, draft": "#73b48f",
+    "ours, new": "#73b48f",
     "bf16 F.linear": "#c2571a",
     "bf16 SDPA": "#c2571a",
     "formula compiled": "#5b7db1",
+    "compiled, new": "#8aa3c9",
     "formula": "#b7c4d9",
+    "formula, new": "#b7c4d9",
     "plain PyTorch": "#b7c4d9",
 }
 LABEL, WIDTH, BAR, GAP = 430, 520, 13, 10

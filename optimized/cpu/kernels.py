@@ -55,9 +55,10 @@ def dashq_reconstruct(
     zero: Tensor,
     layout: DashqLayout,
     dtype: torch.dtype,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """See `Operations.dashq_reconstruct`."""
-    out = words.new_empty(layout.rows, layout.columns, dtype=dtype)
+    """See `Operations.dashq_reconstruct`. A contiguous `out`, dtype [N, K], is written to."""
+    out = words.new_empty(layout.rows, layout.columns, dtype=dtype) if out is None else out
     scale, zero = known(scale), known(zero)
     kernels.call(
         "dashq_reconstruct",
@@ -106,11 +107,17 @@ def dashq_linear(
 
 
 def nested_reconstruct(
-    kernels: Library, hi: Tensor, lo: Tensor | None, scale: Tensor, plane: str, dtype: torch.dtype
+    kernels: Library,
+    hi: Tensor,
+    lo: Tensor | None,
+    scale: Tensor,
+    plane: str,
+    dtype: torch.dtype,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """See `Operations.nested_reconstruct`."""
+    """See `Operations.nested_reconstruct`; `out` as in `dashq_reconstruct`."""
     del plane
-    out = hi.new_empty(hi.shape[0], 2 * hi.shape[1], dtype=dtype)
+    out = hi.new_empty(hi.shape[0], 2 * hi.shape[1], dtype=dtype) if out is None else out
     reconstruct_planes(kernels, hi, lo, scale, scale.shape[1], out)
     return out
 
@@ -286,12 +293,13 @@ def linear_of_many(
     if matmul.fp32_precision not in ("none", "ieee"):
         tokens = tokens.to(torch.float64)  # the settings of float32 do not reach it
     step = max(1, PART_ELEMENTS // layout.stored_columns // LINE_OF_CODES) * LINE_OF_CODES
+    memory = tokens.new_empty(min(step, layout.rows), layout.columns, dtype=torch.float32)
     for first in range(0, layout.rows, step):
-        part = rows_of(layout, words, scale, zero, first, min(first + step, layout.rows))
-        weight = dashq_reconstruct(kernels, *part, torch.float32)
+        last = min(first + step, layout.rows)
+        part = rows_of(layout, words, scale, zero, first, last)
+        weight = dashq_reconstruct(kernels, *part, torch.float32, out=memory[: last - first])
         y = (tokens @ weight.to(tokens.dtype).T).to(torch.float32)
-        rows = slice(first, first + weight.shape[0])
-        out[:, rows] = y if bias is None else y + bias[rows]
+        out[:, first:last] = y if bias is None else y + bias[first:last]
     return out
 
 

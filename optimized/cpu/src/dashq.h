@@ -1,4 +1,4 @@
-// dashq: weights (q - zero) * scale, each operation rounded to float32, then to the dtype asked for.
+// dashq: weights (q - zero) * scale, each operation rounded to float32, then to the output dtype.
 #pragma once
 
 #include <vector>
@@ -25,14 +25,12 @@ struct Parameters {
   std::vector<float> scale, zero;
 };
 
-// Fill the parameters of a span, and return the number of its groups.
-inline int64_t widen_parameters(const Module& module, const Floats& scale, const Floats& zero,
+inline void widen_parameters(const Module& module, const Floats& scale, const Floats& zero,
                                 const Span& span, Parameters* parameters) {
   const int64_t groups = (span.last - span.first + module.group - 1) / module.group;
   const int64_t first = (span.row * module.stored + span.first) / module.group;
   scale.widen(first, groups, &parameters->scale);
   zero.widen(first, groups, &parameters->zero);
-  return groups;
 }
 
 // Call sink(column, weights, lanes) for the columns of a span, sixteen at a time; `lanes` is less
@@ -42,7 +40,7 @@ NIBBLESPEC_INLINE inline void weigh(const Module& module, const Codes& codes, co
                                     const Floats& zero, const Span& span, Parameters* parameters,
                                     const Sink& sink) {
   Codes::Place at = codes.place(span.row * module.stored + span.first);
-  const int64_t groups = widen_parameters(module, scale, zero, span, parameters);
+  widen_parameters(module, scale, zero, span, parameters);
   const float* const scales = parameters->scale.data();
   const float* const zeros = parameters->zero.data();
   int64_t k = span.first;
@@ -88,12 +86,13 @@ NIBBLESPEC_INLINE inline void weigh(const Module& module, const Codes& codes, co
 template <class T>
 inline void look_up_row(const Module& module, const uint8_t* nibbles, const Floats& scale,
                         const Floats& zero, const Span& span, Parameters* parameters, T* out) {
-  const int64_t groups = widen_parameters(module, scale, zero, span, parameters);
-  for (int64_t g = 0; g < groups; ++g) {
-    const Table weights = table(
-        out, (iota() - set(parameters->zero[g])) * set(parameters->scale[g]));
-    for (int64_t i = 0; i < module.group; i += 2 * LANES) {
-      look_up(out + g * module.group + i, nibbles + (g * module.group + i) / 2, weights);
+  widen_parameters(module, scale, zero, span, parameters);
+  const float* s = parameters->scale.data();
+  const float* z = parameters->zero.data();
+  for (int64_t start = 0; start < module.columns; start += module.group, ++s, ++z) {
+    const Table weights = table(out, (iota() - set(*z)) * set(*s));
+    for (int64_t k = start; k < start + module.group; k += 2 * LANES) {
+      look_up(out + k, nibbles + k / 2, weights);
     }
   }
 }

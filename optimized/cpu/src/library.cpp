@@ -8,6 +8,7 @@
 #include "dashq_linear.h"
 #include "hadamard.h"
 #include "kv.h"
+#include "memory.h"
 #include "nested.h"
 #include "nested_linear.h"
 
@@ -46,7 +47,8 @@ int32_t nibblespec_dashq_reconstruct(const int64_t* module, const uint32_t* word
                                      int32_t dtype, void* out) {
   return guarded([&] {
     const Module given = {module[0], module[1], module[2], module[3], module[4]};
-    typed(dtype, out, [&](auto result) {
+    typed(dtype, out, [&](auto* result) {
+      ask_for_large_pages(out, given.rows * given.columns * int64_t{sizeof *result});
       dashq_reconstruct(given, words, Floats{parameter_dtype, scale},
                         Floats{parameter_dtype, zero}, result);
     });
@@ -70,7 +72,8 @@ int32_t nibblespec_nested_reconstruct(int64_t rows, int64_t columns, int64_t gro
                                       const uint8_t* hi, const uint8_t* lo, int32_t scale_dtype,
                                       const void* scale, int32_t dtype, void* out) {
   return guarded([&] {
-    typed(dtype, out, [&](auto result) {
+    typed(dtype, out, [&](auto* result) {
+      ask_for_large_pages(out, rows * columns * int64_t{sizeof *result});
       nested_reconstruct(rows, columns, group, hi, lo, Floats{scale_dtype, scale}, result);
     });
   });

@@ -1,0 +1,127 @@
+"""The benchmarks: they run, measure the layers of the examples, and write files that can be read."""
+
+import functools
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from nibblespec.optimized import portable
+from nibblespec.optimized.benchmarks import cases, machine, measure, shapes
+from nibblespec.optimized.benchmarks.__main__ import main
+from nibblespec.optimized.benchmarks.formulas import dashq_formula, nested_formula
+from nibblespec.spec import read_manifest
+from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
+from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_the_packed_shapes_are_those_of_the_example() -> None:
+    manifest = read_manifest(EXAMPLES / "dashq_config.json")
+    assert isinstance(manifest, DashqManifest)
+    modules = manifest.quantized_modules.values()
+    assert {(one.out_features, one.in_features) for one in modules} == set(shapes.DASHQ_SHAPES)
+    assert {one.nbits for one in modules} == {shapes.DASHQ_BITS}
+    assert {one.group_size for one in modules} == {shapes.DASHQ_GROUP}
+
+
+def test_the_nested_shapes_are_those_of_the_example() -> None:
+    manifest = read_manifest(EXAMPLES / "meta.json")
+    assert isinstance(manifest, BitnestManifest)
+    layers = manifest.layers.values()
+    assert {tuple(layer.shape) for layer in layers} == set(shapes.NESTED_SHAPES)
+    assert manifest.group_size == shapes.NESTED_GROUP
+
+
+def test_the_formulas_compute_the_weights() -> None:
+    weight, layout = cases.dashq_weight(8, 64)
+    expected = portable.OPERATIONS.dashq_reconstruct(*weight, layout, torch.bfloat16)
+    assert torch.equal(dashq_formula(*weight, rows=8), expected)
+    hi, lo, scale = cases.nested_weight(8, 256)
+    for plane, low in (("draft", None), ("target", lo)):
+        expected = portable.OPERATIONS.nested_reconstruct(hi, low, scale, plane, torch.bfloat16)
+        assert torch.equal(nested_formula(hi, low, scale), expected)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        functools.partial(cases.dashq_reconstruction, 8, 64),
+        functools.partial(cases.nested_reconstruction, 8, 256, "draft"),
+        functools.partial(cases.dashq_layer, 8, 64, 3),
+        functools.partial(cases.nested_layer, 8, 256, 3),
+        functools.partial(cases.activations, 64, 3),
+        functools.partial(cases.transform, 4, 64, 3),
+        functools.partial(cases.cache_writing, 3),
+        functools.partial(cases.attention, 3, 40),
+    ],
+    ids=lambda make: str(make.func.__name__),
+)
+def test_contestants_of_a_case_compute_alike(
+    make: functools.partial[cases.Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cases, "COLD_BYTES", 1)  # no copies to rotate through
+    monkeypatch.setattr(cases, "compiled", lambda formula: formula)
+    torch.manual_seed(0)
+    case = make()
+    answers = []
+    for one in case.contestants:
+        answer = one.call()
+        first = answer[0] if isinstance(answer, tuple) else answer
+        assert isinstance(first, torch.Tensor)
+        answers.append((one.name, first.to(torch.float32).clone()))
+    target = next(answer for name, answer in answers if name != "ours, draft")
+    for name, answer in answers:
+        if name != "ours, draft":
+            assert (answer - target).abs().max() <= 0.05 * target.abs().max(), name
+
+
+def test_cases_cover_both_formats_and_all_rows() -> None:
+    names = {make.func.__name__ for make in cases.all_cases()}
+    assert names == {
+        "dashq_reconstruction",
+        "nested_reconstruction",
+        "dashq_layer",
+        "nested_layer",
+        "activations",
+        "transform",
+        "cache_writing",
+        "attention",
+    }
+    layers = [make.args for make in cases.all_cases() if make.func is cases.nested_layer]
+    assert {tokens for *_, tokens in layers} == {1, 5, 16, 64, 512}
+
+
+def test_contestants_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "SHORTEST_SAMPLE", 0)
+    calls: list[str] = []
+    contestants = {name: functools.partial(calls.append, name) for name in ("first", "second")}
+    timings = measure.time_in_turns(contestants, 0)
+    assert calls[-10:] == ["first", "second"] * 5
+    assert timings["first"].rounds == measure.FEWEST_ROUNDS
+    assert timings["first"].median >= timings["first"].best > 0
+
+
+def test_a_run_prints_a_table_and_writes_figures_and_a_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "BYTES", 1 << 16)
+    monkeypatch.setattr(machine, "EDGE", 64)
+    figures, plot = tmp_path / "figures.json", tmp_path / "plot.svg"
+    arguments = ["--cpu", "--only", "activations", "--rows", "1,5", "--seconds", "0.01"]
+    assert main([*arguments, "--json", str(figures), "--plot", str(plot)]) == 0
+    found = json.loads(figures.read_text(encoding="utf-8"))
+    assert [(line["contestant"], line["rows"]) for line in found["lines"]] == [
+        ("ours", 1),
+        ("plain PyTorch", 1),
+        ("ours", 5),
+        ("plain PyTorch", 5),
+    ]
+    assert found["lines"][0]["times_ours"] == 1
+    assert found["machine"]["threads"] == torch.get_num_threads()
+    bars = [part for part in ElementTree.parse(plot).iter() if part.tag.endswith("rect")]
+    assert len(bars) == 1 + len(found["lines"])
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2 + len(found["lines"])
