@@ -1,4 +1,4 @@
-"""The benchmarks: they run, measure the layers of the examples, and write files that can be read."""
+"""The benchmarks: they run, measure the layers of the examples, and write readable files."""
 
 import functools
 import json
