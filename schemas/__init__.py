@@ -20,6 +20,7 @@ VECTORS = {
 def schema_text(format_id: str) -> str:
     """Return the JSON Schema of a format's manifest as it is committed.
 
+    A format is named by its id, or with its version as its file is: "dashq-packed-linear-v1".
     "findings" is what `nibblespec validate --format json` writes, "report" what
     `nibblespec conformance --report` writes, "vectors-index" the index of the golden vectors and
     "vectors-report" what `nibblespec vectors check --format json` writes. Raises ValueError, naming
@@ -27,10 +28,11 @@ def schema_text(format_id: str) -> str:
     """
     names = {known.id: known.schema_name for known in FORMATS}
     names |= {FINDINGS: FINDINGS_SCHEMA, REPORT: REPORT_SCHEMA, **VECTORS}
-    if format_id not in names:
+    versions = {name.removesuffix(".schema.json"): name for name in names.values()}
+    if format_id not in names | versions:
         expected = ", ".join(names)
         raise ValueError(f"no schema for the format {format_id!r}: expected one of {expected}")
-    return files(__name__).joinpath(names[format_id]).read_text(encoding="utf-8")
+    return files(__name__).joinpath((names | versions)[format_id]).read_text(encoding="utf-8")
 
 
 def load_schema(format_id: str) -> dict[str, object]:

@@ -118,13 +118,18 @@ def _place(problem: JsonProblem) -> str:
 def manifest_file(path: str | Path) -> Path:
     """Return the manifest that a path leads to: a folder holds one, any other path is one.
 
-    Raises ManifestError where a folder holds none or both, or cannot be looked into, and for the
-    empty path, which Python takes for the current folder.
+    Raises ManifestError where a folder holds none or both, or cannot be looked into, for a file of
+    tensors, and for the empty path, which Python takes for the current folder.
     """
     if not os.fspath(path):
         raise ManifestError("the path is empty: expected a manifest or its folder (. is this one)")
     folder = Path(path)
     try:
+        if folder.suffix == ".safetensors" and folder.is_file():
+            known_names = " or ".join(known.manifest_name for known in FORMATS)
+            raise ManifestError(
+                f"{folder}: holds tensors: give its folder, or the manifest there, {known_names}"
+            )
         if not folder.is_dir():
             return folder
         names = [known.manifest_name for known in FORMATS]

@@ -18,6 +18,9 @@ DTYPE_BYTES: Mapping[Dtype, int] = {
     "F32": 4,
 }
 
+TOO_LARGE = 2**63
+"""Bytes that no tensor has."""
+
 Role = Literal[
     "words", "hi", "lo", "scale", "zero", "bias", "embedding", "norm", "lm_head", "hadamard"
 ]

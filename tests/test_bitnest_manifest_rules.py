@@ -234,6 +234,10 @@ def test_a_wrong_order_comes_with_the_odd_part_of_the_width() -> None:
     assert problem.hint == "14336 is 7 times a power of two"
 
 
+def test_a_width_that_is_a_power_of_two_is_no_multiple_of_one() -> None:
+    assert only("BN1-HADAMARD-WIDTH", with_order(28, 4096)).hint == "4096 is a power of two"
+
+
 @given(st.integers(1, 400), st.integers(0, 12))
 def test_every_multiple_by_a_power_of_two_is_a_width(order: int, power: int) -> None:
     width = order << power

@@ -128,6 +128,25 @@ def test_a_missing_file_cannot_be_validated(tmp_path: Path) -> None:
     assert "No such file or directory" in result.stderr
 
 
+def test_the_configuration_of_a_model_comes_with_the_path_to_give_instead(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    result = run("validate", tmp_path / "config.json")
+    assert result.exit_code == 1
+    assert "give its folder, or the manifest there, dashq_config.json or meta.json" in (
+        " ".join(result.stdout.split())
+    )
+
+
+@pytest.mark.parametrize("command", ["validate", "inspect"])
+def test_a_file_of_tensors_is_not_read_as_a_manifest(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"\0" * 16)
+    path.chmod(0)
+    result = run(command, path)
+    assert result.exit_code == 2
+    assert "holds tensors: give its folder, or the manifest there" in result.stderr
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_pipes_and_devices_are_not_opened(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "meta.json")
@@ -228,6 +247,12 @@ def test_schema_prints_what_is_committed(name: str) -> None:
     result = run("schema", name)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == json.loads(schema_text(name))
+
+
+@pytest.mark.parametrize("name", ["dashq-packed-linear-v1", "bitnest-package-v1"])
+def test_schema_of_a_format_is_found_by_the_name_of_its_file(name: str) -> None:
+    committed = (ROOT / "schemas" / f"{name}.schema.json").read_text()
+    assert run("schema", name).stdout == committed
 
 
 def test_an_unknown_schema_is_refused_with_the_known_names() -> None:

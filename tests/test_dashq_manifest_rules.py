@@ -65,6 +65,10 @@ def test_group_that_does_not_divide_comes_with_one_that_fits() -> None:
     assert problem.hint == "groups of 16 fit"
 
 
+def test_groups_of_one_are_not_suggested() -> None:
+    assert only("DQ1-MODULE-GROUP-SIZE", manifest({"a": module(2, 33, group=32)})).hint == ""
+
+
 def test_straddling_groups_whose_number_is_whole_are_no_wrong_count() -> None:
     straddling = manifest({"a": module(2, 48)})
     assert problems("DQ1-MODULE-GROUPS", straddling) == []
@@ -340,6 +344,22 @@ def test_wrong_mean_is_shown_beside_the_right_one() -> None:
     problem = only("DQ1-RESULTS-MEAN", results(zeroshot_avg=67.0))
     assert problem.expected.startswith("67.2777777777777")
     assert problem.found == "67.0"
+
+
+@pytest.mark.parametrize("rounded", [67.3, 67.28, 67.278, 67.2778])
+def test_mean_that_was_rounded_is_no_contradiction(rounded: float) -> None:
+    assert problems("DQ1-RESULTS-MEAN", results(zeroshot_avg=rounded)) == []
+
+
+def test_mean_that_ends_in_a_half_may_be_rounded_either_way() -> None:
+    scores = dict.fromkeys(dashq_results.TASKS, 67.275)
+    for rounded in (67.27, 67.28):
+        assert problems("DQ1-RESULTS-MEAN", results(**scores, zeroshot_avg=rounded)) == []
+
+
+@pytest.mark.parametrize("wrong", [67.2, 67.4, 67.27, 67.29, 67.0, 67, 70])
+def test_mean_that_no_rounding_gives_is_a_contradiction(wrong: float) -> None:
+    assert len(problems("DQ1-RESULTS-MEAN", results(zeroshot_avg=wrong))) == 1
 
 
 @pytest.mark.parametrize("value", [None, "67", True, [], {}, 10**400])

@@ -9,9 +9,7 @@ from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.conformance.artifacts.show import show
 from nibblespec.spec.bitnest_package.v1.manifest import Layer, Manifest
 from nibblespec.spec.json_strict import pointer
-
-TOO_LARGE = 2**63
-"""Bytes that no tensor has."""
+from nibblespec.spec.tensors import TOO_LARGE
 
 
 def even(manifest: Manifest) -> Iterator[Problem]:
@@ -36,7 +34,7 @@ def group_size(manifest: Manifest) -> Iterator[Problem]:
                 pointer=pointer(LAYERS, name, "shape", 1),
                 expected=f"a multiple of {show(manifest.group_size)}",
                 found=show(layer.shape[1]),
-                hint=f"groups of {show(fits)} fit",
+                hint=f"groups of {show(fits)} fit" if fits > 1 else "",
             )
 
 

@@ -92,12 +92,13 @@ def hadamard_width(manifest: Manifest) -> Iterator[Problem]:
         power, rest = divmod(columns, transform.K)
         if rest or power & (power - 1) or not power:
             odd = columns // (columns & -columns)
+            times = f"{show(odd)} times " if odd > 1 else ""
             yield Problem(
                 message="no transform of this order is as wide as the layer's input",
                 pointer=pointer(*_TRANSFORMS, name, "K"),
                 expected=f"K · 2^k = {show(columns)}",
                 found=f"K = {show(transform.K)}",
-                hint=f"{show(columns)} is {show(odd)} times a power of two",
+                hint=f"{show(columns)} is {times}a power of two",
             )
 
 

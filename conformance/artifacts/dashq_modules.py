@@ -12,11 +12,9 @@ from nibblespec.spec.dashq_packed_linear.v1.dtypes import (
 )
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest, Module
 from nibblespec.spec.json_strict import pointer
+from nibblespec.spec.tensors import TOO_LARGE
 
 MODULES = "quantized_modules"
-
-TOO_LARGE = 2**63
-"""Bytes that no tensor has."""
 
 _SCALE_BYTES = {"float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1}
 """Sizes of scales that do not take two bytes."""
@@ -70,7 +68,7 @@ def group_size(manifest: Manifest) -> Iterator[Problem]:
                 pointer=pointer(MODULES, name, "group_size"),
                 expected=f"a divisor of {show(module.quant_in_features)}",
                 found=show(module.group_size),
-                hint=f"groups of {show(fits)} fit",
+                hint=f"groups of {show(fits)} fit" if fits > 1 else "",
             )
 
 

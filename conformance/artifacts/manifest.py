@@ -82,6 +82,14 @@ def _rule_findings(manifest: AnyManifest, file: str) -> Iterator[Finding]:
     return apply_rules(bitnest_manifest.RULES, manifest, file)
 
 
+def _manifest_beside(file: str) -> str:
+    """Say what to give in place of a file that lies beside manifests."""
+    if file != "config.json" and not file.endswith(".safetensors.index.json"):
+        return ""
+    known = " or ".join(one.manifest_name for one in FORMATS)
+    return f"{file} is no manifest: give its folder, or the manifest there, {known}"
+
+
 def _no_format(value: object, file: str) -> Finding:
     named = isinstance(value, dict) and "format" in value
     found = value["format"] if isinstance(value, dict) and named else value
@@ -93,6 +101,7 @@ def _no_format(value: object, file: str) -> Finding:
             pointer="/format" if named else "",
             expected=f"an object whose key `format` is {names}",
             found=show(found),
+            hint=_manifest_beside(file),
         ),
         file,
     )

@@ -163,9 +163,9 @@ def _described(report: Report) -> str:
     scope = "manifest" if report.level == "manifest" else f"checkpoint ({report.level} checked)"
     if report.format is None or report.manifest is None:
         return f"valid {scope} of no known format"
-    count, weights = count_layers(report.manifest), count_weights(report.manifest)
+    layers, weights = count_layers(report.manifest), count_weights(report.manifest)
     noun = layer_noun(report.format.id)
-    return f"valid {scope} of {format_title(report.format)}, {count:,} {noun}, {weights:,} weights"
+    return f"valid {scope} of {format_title(report.format)}, {layers:,} {noun}, {weights:,} weights"
 
 
 def _failed(report: Report) -> bool:
@@ -179,7 +179,7 @@ def _tally(reports: Sequence[Report], failures: Sequence[Failure]) -> Text:
         "with errors": invalid,
         "could not be read": len(failures),
     }
-    return Text(", ".join(f"{count:,} {what}" for what, count in counts.items() if count))
+    return Text(", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
 
 
 def format_title(known: Format) -> str:
