@@ -85,10 +85,12 @@ def make_attention(
     head_dim: int,
     plane: Plane,
     dtypes: tuple[FloatDtype, FloatDtype],
-    offset: bool,
+    offset: FloatDtype | None,
     seed: int,
 ) -> Attention:
     """Make a call whose queries are in the first and whose result is in the second dtype.
+
+    `offset` is the dtype of the values' offset, None for no offset.
 
     Sharp: one key outweighs all others; flat: all keys weigh the same; shifted values: a mean
     much larger than the differences; large: scores whose exponentials overflow float32.
@@ -99,8 +101,7 @@ def make_attention(
     size = {"flat": 0.0, "sharp": 12.0, "large": 150.0}.get(kind, 1.0)
     q = size * generator.standard_normal((batch, heads * ratio, queries, head_dim))
     shift = 100.0 if kind == "shifted values" else 1.0
-    offset_dtype = DTYPES[dtypes[seed % 2]]
-    offsets = shift * generator.uniform(0.5, 1, (heads, head_dim)) if offset else None
+    offsets = shift * generator.uniform(0.5, 1, (heads, head_dim)).astype(np.float32)
     return Attention(
         kind=kind,
         batch=batch,
@@ -117,7 +118,7 @@ def make_attention(
         q=q.astype(np.float32).astype(DTYPES[dtypes[0]]),
         keys=make_planes((batch, heads, length, head_dim), seed, tame=True),
         values=make_planes((batch, heads, length, head_dim), seed + 1, tame=True),
-        offset=None if offsets is None else offsets.astype(np.float32).astype(offset_dtype),
+        offset=None if offset is None else offsets.astype(DTYPES[offset]),
     )
 
 
@@ -134,6 +135,8 @@ def attentions(
         dtypes = float_dtypes(capabilities)
         dims = head_dims(capabilities)
         chosen = kinds or KINDS
+        offset_dtypes: list[FloatDtype | None] = [None] if False in offsets else []
+        offset_dtypes += dtypes if True in offsets else ()
 
         def case(
             kind: str,
@@ -141,7 +144,7 @@ def attentions(
             dim: int,
             plane: Plane,
             pair: tuple[FloatDtype, FloatDtype],
-            offset: bool,
+            offset: FloatDtype | None,
             seed: int,
         ) -> Attention:
             batch, heads, shared, queries, position, behind = counts
@@ -161,8 +164,8 @@ def attentions(
                 COUNTS[place % len(COUNTS)],
                 dims[place % len(dims)],
                 plane,
-                (dtypes[place // 2 % len(dtypes)], dtype),
-                offsets[place // 3 % len(offsets)],
+                (dtypes[(place + place // 6) % len(dtypes)], dtype),
+                offset_dtypes[(2 * place + place // 6 + 1) % len(offset_dtypes)],
                 place,
             )
             for place, (kind, dtype, plane) in enumerate(product(chosen, dtypes, PLANES))
@@ -181,7 +184,7 @@ def attentions(
             st.sampled_from(dims),
             st.sampled_from(PLANES),
             st.tuples(st.sampled_from(dtypes), st.sampled_from(dtypes)),
-            st.sampled_from(offsets),
+            st.sampled_from(offset_dtypes),
             SEEDS,
         )
         return Domain(always, drawn)
@@ -195,7 +198,7 @@ def two_keys(capabilities: Capabilities) -> Domain[Attention]:
     dims = head_dims(capabilities)
 
     def case(distance: float, dim: int, plane: Plane, dtype: FloatDtype) -> Attention:
-        base = make_attention("flat", (1, 1, 1, 1, 1, 0), dim, plane, (dtype, dtype), False, 0)
+        base = make_attention("flat", (1, 1, 1, 1, 1, 0), dim, plane, (dtype, dtype), None, 0)
         keys, values = np.zeros((2, dim), np.int8), np.zeros((2, dim), np.int8)
         keys[1, 0], values[1] = -7, 1
         q = np.zeros((1, 1, 1, dim), np.float32)

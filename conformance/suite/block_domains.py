@@ -101,7 +101,7 @@ def attention_blocks(capabilities: Capabilities) -> Domain[Attention]:
                 dims[place % len(dims)],
                 PLANES[place % len(PLANES)],
                 (dtypes[place % len(dtypes)], dtypes[place // 2 % len(dtypes)]),
-                False,
+                None,
                 place,
             )
             for place, count in enumerate(counts)

@@ -69,8 +69,24 @@ def dashq_weights(capabilities: Capabilities) -> Domain[DashqWeight]:
         )
         for place, (dtype, nbits) in enumerate(product(dtypes, widths))
     )
+    # As wide as several groups of another size, a published one.
+    multiples = tuple(
+        weight(
+            widths[place % len(widths)],
+            rows=3,
+            groups=max(2, 384 // size),
+            size=size,
+            padding=0,
+            scale_dtype=scale_dtypes[0],
+            linear_dtype=dtypes[0],
+            dtype=dtypes[place % len(dtypes)],
+            seed=place,
+            start=place,
+        )
+        for place, size in enumerate(sizes)
+    )
     return Domain(
-        always,
+        (*always, *multiples),
         st.builds(
             weight,
             st.sampled_from(widths),

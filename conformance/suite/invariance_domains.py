@@ -117,7 +117,7 @@ def many_queries(capabilities: Capabilities) -> Domain[Attention]:
     ) -> Attention:
         counts = (1, 2, 2, queries, position, seed % 3)
         base = "flat" if kind == "mirrored" else kind
-        made = make_attention(base, counts, dim, plane, (dtype, dtype), False, seed)
+        made = make_attention(base, counts, dim, plane, (dtype, dtype), None, seed)
         return mirror_values(made) if kind == "mirrored" else made
 
     kinds = ("mirrored", "ordinary", "sharp")

@@ -137,7 +137,7 @@ def long_attentions(capabilities: Capabilities) -> Domain[Attention]:
     dtype, dim = float_dtypes(capabilities)[-1], min(head_dims(capabilities))
     return only(
         make_attention(
-            "ordinary", (1, 1, 2, 2, OUTPUTS, 1), dim, "target", (dtype, dtype), False, 0
+            "ordinary", (1, 1, 2, 2, OUTPUTS, 1), dim, "target", (dtype, dtype), None, 0
         ),
-        make_attention("ordinary", (3, 9, 4, 1, 3, 0), dim, "target", (dtype, dtype), True, 0),
+        make_attention("ordinary", (3, 9, 4, 1, 3, 0), dim, "target", (dtype, dtype), dtype, 0),
     )

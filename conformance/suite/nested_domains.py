@@ -73,6 +73,10 @@ def nested_weights(capabilities: Capabilities) -> Domain[NestedCase]:
         )
         for place, (dtype, plane) in enumerate([*product(dtypes, PLANES)] * 2)
     )
+    # An odd number of bytes in a row.
+    odd = tuple(
+        case(5, 2, size, PLANES[size % 2], dtypes[-1], size, size) for size in sizes if size % 2
+    )
     drawn = st.builds(
         case,
         st.sampled_from(ROWS),
@@ -83,7 +87,7 @@ def nested_weights(capabilities: Capabilities) -> Domain[NestedCase]:
         SEEDS,
         st.integers(0, 279),
     )
-    return Domain(always, drawn)
+    return Domain((*always, *odd), drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ def test_golden_attention(capabilities: Capabilities, kv_attention: KvAttention)
     claimed((2,), capabilities.head_dims, "a head_dim of 2")
     dtype = float_dtypes(capabilities)[-1]
     case = replace(
-        make_attention("flat", (1, 1, 1, 1, 1, 0), 2, "draft", (dtype, dtype), True, 0),
+        make_attention("flat", (1, 1, 1, 1, 1, 0), 2, "draft", (dtype, dtype), dtype, 0),
         softmax_scale=1.0,
         q=np.array([[[[1, 0]]]], np.float32).astype(DTYPES[dtype]),
         keys=plane_of(np.array([[7, 0], [0, 0]], np.int8), math.log(3) / 7),
