@@ -108,9 +108,10 @@ def results_mean(manifest: Manifest) -> Iterator[Problem]:
 def _half_a_unit(number: float) -> float:
     """Return half a unit of a number's last decimal, 0 for one that is written without decimals."""
     exponent = Decimal(repr(number)).as_tuple().exponent
-    whole = number.is_integer() or not isinstance(exponent, int) or exponent >= 0
-    # The sum of rounding errors below one part in 10^9 is no reason to refuse a half.
-    return 0.0 if whole else 0.5 * (1 + 1e-9) * 10.0**exponent
+    if number.is_integer() or not isinstance(exponent, int):
+        return 0.0
+    # Rounding errors of the mean, far below one part in 10^9, are no reason to refuse a half.
+    return 0.5 * (1 + 1e-9) * math.pow(10, exponent)
 
 
 def _number(value: object) -> float | None:
