@@ -12,7 +12,6 @@ found in it.
 
 import argparse
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from nibblespec.conformance.examples.models import BITNEST, DASHQ, SHARDS
 from nibblespec.conformance.examples.write import example_files, write_files
 
 from tests.fuzz_manifests import MUTATIONS, bounded, mutate_bytes
+from tests.peak_memory import peak_memory
 
 TARGETS: tuple[tuple[str, str], ...] = (
     (DASHQ, SHARDS[0]),
@@ -178,6 +178,8 @@ def run(folder: Path, count: int, seed: int, seconds: float, mebibytes: int) -> 
     figures = Figures()
     peak = 0
     for index in range(count):
+        if index == count // 10:
+            peak = peak_memory()
         start = time.process_time()
         try:
             with bounded(seconds):
@@ -192,10 +194,7 @@ def run(folder: Path, count: int, seed: int, seconds: float, mebibytes: int) -> 
         figures.mutants += 1
         figures.clean += not report.findings
         figures.findings.update({found.requirement for found in report.findings})
-        if index == count // 10:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Kibibytes on Linux; bytes on macOS, where the bound is then the laxer one.
-    figures.growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) * 1024
+    figures.growth = peak_memory() - peak
     if figures.growth > mebibytes * 2**20:
         figures.failures.append(f"memory grew by {figures.growth / 2**20:.0f} MiB")
     return figures

@@ -1,6 +1,6 @@
 """Mutate the example manifests at random; the validator must end in findings on every one.
 
-    python tests/fuzz_manifests.py --count 100000 --seed 1
+    python -m tests.fuzz_manifests --count 100000 --seed 1
 
 Each mutant is an example after one to four mutations of its bytes, its tokens or its values. It
 is checked, and what was found is written in every output form; where there is no error, the
@@ -12,7 +12,6 @@ checkpoint is inspected too. Prints figures; exits with 1 where a mutant raises,
 import argparse
 import json
 import re
-import resource
 import signal
 import sys
 import time
@@ -33,6 +32,8 @@ from nibblespec.conformance.artifacts.render_json import reports_json
 from nibblespec.conformance.artifacts.render_sarif import reports_sarif
 from nibblespec.conformance.artifacts.render_text import reports_text
 from nibblespec.conformance.artifacts.validate import Report
+
+from tests.peak_memory import peak_memory
 
 Json: TypeAlias = Any  # a JSON value, of any type
 
@@ -230,6 +231,8 @@ def run(count: int, seed: int, seconds: float, mebibytes: int) -> Figures:
     figures = Figures()
     peak = 0
     for index in range(count):
+        if index == count // 10:
+            peak = peak_memory()
         name, data = mutant(seed, index)
         start = time.process_time()
         try:
@@ -246,10 +249,7 @@ def run(count: int, seed: int, seconds: float, mebibytes: int) -> Figures:
         figures.clean += not report.findings
         figures.structured += report.manifest is not None
         figures.findings.update({found.requirement for found in report.findings})
-        if index == count // 10:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Kibibytes on Linux; bytes on macOS, where the bound is then the laxer one.
-    figures.growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) * 1024
+    figures.growth = peak_memory() - peak
     if figures.growth > mebibytes * 2**20:
         figures.failures.append(f"memory grew by {figures.growth / 2**20:.0f} MiB")
     return figures
