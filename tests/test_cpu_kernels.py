@@ -26,22 +26,28 @@ BOUNDED = tuple(bounded_calls())
 
 FORMS = {
     "native": build.NATIVE,
+    "AVX-512": (("-march=skylake-avx512", "-O1"),),
     "AVX2": (("-march=x86-64-v3", "-O1"),),
     "generic": (("-O1",),),
 }
 """Kernels for this processor, and those that other processors get."""
 
+NEEDED = {"AVX-512": "avx512vl", "AVX2": "avx2"}
+"""What a processor must have to run them."""
+
 
 @pytest.fixture(scope="module", params=FORMS)
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Operations:
     """Compile one form of the kernels."""
+    if NEEDED.get(request.param, "") not in build._processor():
+        pytest.skip(f"{request.param}: this processor has none")
     cache = None if request.param == "native" else tmp_path_factory.mktemp("cache")
     try:
         path = build.built_library(FORMS[request.param], cache)
     except build.BuildError as error:
         pytest.skip(f"{request.param}: {error}")
     found = Library(path)
-    if request.param != "native" and request.param not in found.instructions:
+    if request.param not in ("native", found.instructions):
         pytest.skip(f"{request.param}: the compiler made {found.instructions}")
     return compiled(found)
 

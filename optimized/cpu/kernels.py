@@ -83,7 +83,8 @@ def dashq_linear(
     layout: DashqLayout,
 ) -> Tensor:
     """See `Operations.dashq_linear`."""
-    tokens = x.to(torch.float32).contiguous()
+    # A copy always: matrix libraries sum in another order where memory is aligned otherwise.
+    tokens = x.to(torch.float32, copy=True).contiguous()
     wide_bias = None if bias is None else bias.to(torch.float32).contiguous()
     out = x.new_empty(x.shape[0], layout.rows)
     if x.shape[0] > FEW_TOKENS:
