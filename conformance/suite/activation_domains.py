@@ -39,7 +39,7 @@ def activations(
                 kind,
                 ROWS[place % len(ROWS)],
                 1 + place % 3,
-                sizes[place % 2 % len(sizes)],
+                sizes[place % len(sizes)],
                 dtype,
                 per_token,
                 place,

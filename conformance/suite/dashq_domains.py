@@ -247,7 +247,7 @@ def dashq_layers(
         ) -> DashqLayer:
             rows, outputs, columns = shape
             groups = max(1, round(columns / size))
-            padding = 1 + seed % (size + 1) if padded else 0
+            padding = (1 + seed % size, size, size + 1)[seed % 3] if padded else 0
             groups += -(-padding // size) if padded else 0
             module = make_module(nbits, outputs, groups, size, padding, scale_dtype, dtype)
             return make_layer(make_tame_weight(module, dtype, seed), rows, kind, bias, seed)
