@@ -110,7 +110,7 @@ def group_of(hi: object, scale: object) -> int:
     """Return the columns that share a scale."""
     assert isinstance(hi, np.ndarray)
     assert isinstance(scale, np.ndarray)
-    return 2 * hi.shape[1] // scale.shape[1]
+    return 2 * int(hi.shape[1]) // int(scale.shape[1])
 
 
 def test_activation_groups_are_claimed_ones(narrow: Recorder) -> None:

@@ -10,11 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+FOLDERS: dict[str, str] = SETUPTOOLS["package-dir"]
 
 
 def folder_of(package: str) -> Path:
     """Map a package name to its folder as the package-dir table does."""
-    for prefix, folder in SETUPTOOLS["package-dir"].items():
+    for prefix, folder in FOLDERS.items():
         if package == prefix or package.startswith(f"{prefix}."):
             return ROOT / folder / package[len(prefix) :].lstrip(".").replace(".", "/")
     raise AssertionError(f"{package} has no entry in package-dir")
@@ -22,9 +23,7 @@ def folder_of(package: str) -> Path:
 
 def test_every_package_of_the_tree_is_listed() -> None:
     in_tree = {
-        init.parent
-        for folder in SETUPTOOLS["package-dir"].values()
-        for init in (ROOT / folder).rglob("__init__.py")
+        init.parent for folder in FOLDERS.values() for init in (ROOT / folder).rglob("__init__.py")
     }
     assert in_tree == {folder_of(package) for package in SETUPTOOLS["packages"]}
 

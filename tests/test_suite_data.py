@@ -90,7 +90,10 @@ def test_ties_tell_half_to_even_from_half_away(dtype: FloatDtype, seed: int) -> 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nearly_ties_tell_float32_from_float64(dtype: FloatDtype, seed: int) -> None:
     weight = make_rounding_weight("nearly ties", 4, 8, "float32", dtype, dtype, seed)
-    value = (weight.codes - weight.zero.astype(np.float64)) * weight.scale.astype(np.float64)
+    codes, zero, scale = (
+        array.astype(np.float64) for array in (weight.codes, weight.zero, weight.scale)
+    )
+    value = (codes - zero) * scale
     canonical = dashq_reconstruct(weight.words, weight.scale, weight.zero, weight.module, dtype)
     assert (round_float64(value, dtype) != canonical).any()
 

@@ -106,7 +106,7 @@ def test_the_set_is_small() -> None:
 def test_the_safetensors_library_reads_the_files() -> None:
     for name, tensors in (("inputs", inputs()), ("expected", expected())):
         file = (GOLDEN / f"{name}.safetensors").read_bytes()
-        found = dict(deserialize(file))  # type: ignore[no-untyped-call]  # it comes without types
+        found = dict(deserialize(file))
         assert found.keys() == tensors.keys()
         for tensor, array in tensors.items():
             assert found[tensor]["dtype"] == dtype_name(array)
