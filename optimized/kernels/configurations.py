@@ -70,7 +70,7 @@ NESTED_LINEAR: Table = {
     "sm_80": (
         (16, Tiles(n=64, m=16, num_warps=4, num_stages=4)),
         (64, Tiles(n=64, m=64, num_warps=4, num_stages=3)),
-        (ANY, Tiles(n=64, m=64, num_warps=8, num_stages=3)),
+        (ANY, Tiles(n=64, m=64, num_warps=8, num_stages=2)),
     ),
     "interpreter": _INTERPRETED,
 }
