@@ -208,6 +208,6 @@ def test_rows_are_aligned_where_words_hold_a_power_of_two_codes(nbits: int) -> N
 
 
 def test_no_tokens_give_no_rows() -> None:
-    weight = on_device(*dashq_weight(LAYOUT, torch.float16, 0))
+    words, scale, zero = on_device(*dashq_weight(LAYOUT, torch.float16, 0))
     x = torch.zeros(0, 96, dtype=torch.bfloat16, device=DEVICE)
-    assert operations.dashq_linear(x, *weight, None, LAYOUT).shape == (0, 40)
+    assert operations.dashq_linear(x, words, scale, zero, None, LAYOUT).shape == (0, 40)

@@ -33,7 +33,7 @@ from nibblespec.optimized.kernels.rounding import product_operand, round_to, to_
 from nibblespec.optimized.kernels.words import rows_are_aligned
 from nibblespec.optimized.layout import DashqLayout, word_count
 
-PROGRAMS = 4 if INTERPRETED else 528
+PROGRAMS = 528
 """Programs that a layer is cut into at least, as far as it is wide enough: four per multiprocessor.
 
 A constant, not the device's number: results would depend on it.

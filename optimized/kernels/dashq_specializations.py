@@ -111,11 +111,15 @@ def _linear_of(
     split = tokens != ANY
     block_k = step_columns(layout, FLOATS[dtype])
     numbers = ("tokens", "rows", "columns", "stored_columns", "row_words", "part_columns", "parts")
-    devices = {arch: table.get(f"sm_{arch}", table["default"]) for arch in ARCHITECTURES}
-    for entries in dict.fromkeys(devices.values()):
-        archs = tuple(arch for arch in ARCHITECTURES if devices[arch] == entries)
+    devices = {
+        arch: next(
+            tile for most, tile in table.get(f"sm_{arch}", table["default"]) if tokens <= most
+        )
+        for arch in ARCHITECTURES
+    }
+    for tile in dict.fromkeys(devices.values()):
+        archs = tuple(arch for arch in ARCHITECTURES if devices[arch] == tile)
         device = "sm_" + "_".join(map(str, archs))
-        tile = next(tile for most, tile in entries if tokens <= most)
         yield Specialization(
             name=f"dashq_linear_b{nbits}_g{group}_{stored}_{dtype}_{columns}_m{tokens}_{device}",
             kernel=dashq_linear_kernel,

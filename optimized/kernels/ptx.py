@@ -44,6 +44,7 @@ _ALWAYS = (
     _rule(r"(?<!ex2\.approx)\.ftz\b", "subnormal numbers are flushed to zero"),
     _rule(r"\b(?:div\.(?:full|approx)|rcp\.approx)\b", "an approximate division"),
     _rule(r"\bcvt\.(?:rz|rm|rp|rna)\.\S*f32\b", "a rounding from float32 that is not to nearest"),
+    _rule(r"\.tf32\b", "factors cut to TF32"),
     _rule(r"\bst\.local\b|\bld\.local\b", "local memory: an array or a spill"),
 )
 """What no kernel of this package may contain."""

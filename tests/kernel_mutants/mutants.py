@@ -1,0 +1,12 @@
+"""All broken kernels, and the checks that the suite does not have."""
+
+from collections.abc import Callable, Mapping
+
+from nibblespec.optimized.operations import Operations
+
+from tests import triton_checks
+from tests.kernel_mutants import dashq
+
+MUTANTS = dashq.MUTANTS
+
+CHECKS: Mapping[str, Callable[[Operations], None]] = triton_checks.CHECKS
