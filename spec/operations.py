@@ -1,8 +1,8 @@
 """The operations of a backend: what a backend under test implements.
 
 A backend is any object with `name`, `version`, `device` and `capabilities()`. Each operation is
-an attribute of it, looked up by name; one that it lacks, or does not claim, is `not-claimed` in
-the report.
+an attribute of it, looked up by name; one that it does not claim is `not-claimed` in the report,
+and one that it claims has to be there.
 
 Arrays are NumPy arrays; bfloat16 and the float8 types are those of `ml_dtypes`. Inputs are
 C-contiguous, read-only and finite. Outputs are fresh arrays with exactly the stated dtype and

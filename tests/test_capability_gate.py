@@ -6,6 +6,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from nibblespec.conformance.suite.backends import BackendNotFoundError
+from nibblespec.conformance.suite.backends import claims as claims_of
 from nibblespec.conformance.suite.gate import claimed, operation
 from nibblespec.conformance.suite.outcomes import NotClaimed
 from nibblespec.conformance.suite.run import run
@@ -143,10 +145,17 @@ def test_drafts_are_called_without_a_low_plane_and_with_one(narrow: Recorder) ->
     assert set(low_planes) == {True, False}
 
 
-def test_claimed_operation_that_is_missing_is_not_claimed() -> None:
+def test_operation_that_is_not_claimed_is_not_handed_out() -> None:
+    claims = replace(reference.capabilities(), operations=("pack_words",))
+    with pytest.raises(NotClaimed, match="operation unpack_words is not claimed"):
+        operation(reference, claims, "unpack_words")
+
+
+def test_claimed_operation_that_is_missing_is_explained_at_the_start() -> None:
+    """A misspelt method must not look like one that was never claimed."""
     backend = Changed({"pack_words": None})  # type: ignore[dict-item]  # the fault itself
-    with pytest.raises(NotClaimed, match="pack_words is claimed, but the backend has no such"):
-        operation(backend, reference.capabilities(), "pack_words")
+    with pytest.raises(BackendNotFoundError, match="pack_words is claimed, but is no callable"):
+        claims_of(backend)
 
 
 def test_claims_keep_the_order_of_the_candidates() -> None:

@@ -94,6 +94,12 @@ def claims(backend: Backend) -> Capabilities:
         )
     for complaint in _complaints(found):
         raise BackendNotFoundError(f"{backend.name}: {complaint}")
+    for name in found.operations:
+        if not callable(getattr(backend, name, None)):
+            # A misspelt method would otherwise look like one that was never claimed.
+            raise BackendNotFoundError(
+                f"{backend.name}: {name} is claimed, but is no callable of it"
+            )
     return found
 
 

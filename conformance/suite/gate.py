@@ -23,14 +23,11 @@ Array = NDArray[Any]
 def operation(backend: Backend, capabilities: Capabilities, name: str) -> Operation:
     """Return the backend's operation, its calls checked.
 
-    Raises NotClaimed where the backend does not claim the operation or lacks it.
+    Raises NotClaimed where the backend does not claim the operation. One that is claimed is there:
+    `backends.claims` has seen to it.
     """
-    if name not in capabilities.operations:
-        raise NotClaimed(f"operation {name} is not claimed")
-    function = getattr(backend, name, None)
-    if not callable(function):
-        raise NotClaimed(f"operation {name} is claimed, but the backend has no such callable")
-    return checked(name, function)
+    require(name in capabilities.operations, f"operation {name}")
+    return checked(name, getattr(backend, name))
 
 
 def require(claim: bool, what: str) -> None:
