@@ -16,6 +16,7 @@ from tests.kernel_mutants.mutant import (
     fate_of_process,
 )
 from tests.kernel_mutants.mutants import CHECKS, MUTANTS
+from tests.kernel_mutants.table import PAGE, render
 from tests.teeth.judge import judged
 
 pytestmark = pytest.mark.skipif(not INTERPRETED, reason="broken kernels are not run on a device")
@@ -57,3 +58,7 @@ def test_there_are_as_many_as_are_asked_for_and_no_two_are_alike() -> None:
     assert len(MUTANTS) >= 20
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert all(mutant.at in CHECKS for mutant in MUTANTS if mutant.by in ("check", "process"))
+
+
+def test_the_table_is_the_one_that_the_code_writes() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render()
