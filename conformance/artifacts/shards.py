@@ -138,6 +138,15 @@ def _numbers(shards: Shards) -> Iterator[Problem]:
 def _structure(shards: Shards) -> Iterator[Problem]:
     if shards.index is None:
         return
+    metadata = shards.index.get("metadata", {})
+    if not isinstance(metadata, dict):
+        yield Problem(
+            message="metadata of the index is no object",
+            file=INDEX,
+            pointer=pointer("metadata"),
+            expected="an object, or no such key",
+            found=show(metadata),
+        )
     raw = shards.index.get("weight_map")
     if not isinstance(raw, dict):
         yield Problem(

@@ -255,6 +255,11 @@ INDEX_FAULTS: Mapping[str, Fault] = {
         requirements=("ST-INDEX-STRUCTURE",),
         damage=_index(lambda index: index.pop("weight_map")),
     ),
+    "index-metadata": Fault(
+        summary="an index whose metadata is no object",
+        requirements=("ST-INDEX-STRUCTURE",),
+        damage=_index(lambda index: index.update(metadata=None)),
+    ),
     "index-escape": Fault(
         summary="an index that leads out of the folder",
         requirements=("ST-INDEX-NAMES",),
