@@ -71,6 +71,7 @@ def test_a_matrix_without_its_scale_is_told(tmp_path: Path) -> None:
     (first, *_) = found_in(tmp_path, hadamard_matrix(12) / np.float32(np.sqrt(12)))
     assert first.expected.startswith("12 to within")
     assert first.found == "1 at [0, 0], and 11 more"
+    assert "rows of norm √K" in first.hint
 
 
 @pytest.mark.parametrize(("factor", "told"), [(0.9, False), (1.1, True)])

@@ -103,7 +103,8 @@ def _orthogonal(contents: AuxContents) -> Iterator[Problem]:
             tensor=entry.name,
             expected=f"{order if diagonal else 0} to within {tolerance(order):.2g}",
             found=f"{found:g} at {index_text(hit.first, entry.shape)}{and_more(hit)}",
-            hint="the transform would change the layer: store the matrix in float32",
+            hint="the transform would change the layer: store the matrix that was folded into it, "
+            "with rows of norm √K, and round it to no 16-bit type on the way",
         )
 
 
