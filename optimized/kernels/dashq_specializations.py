@@ -68,12 +68,13 @@ def _reconstruct() -> Iterator[Specialization]:
                 "scale": pointer,
                 "zero": pointer,
                 "weight": POINTERS[out],
-                "rows": "i32",
                 "columns": "i32",
                 "stored_columns": "i32",
                 "row_words": "i32",
-            },
-            constants={
+            }
+            | ({} if rows == 1 else {"rows": "i32"}),
+            constants=({"rows": 1} if rows == 1 else {})
+            | {
                 "NBITS": nbits,
                 "GROUP": group,
                 "FP8": stored if stored.startswith("e") else "",
@@ -81,7 +82,7 @@ def _reconstruct() -> Iterator[Specialization]:
                 "BLOCK": block,
                 "ALIGNED": 32 % nbits == 0,
             },
-            odd=frozenset({"rows"}),
+            odd=frozenset({"rows"}),  # 1 is compiled as a constant
             promises=Promises(
                 exact=True, rounds_to=None if out == "f32" else out, wide_loads=nbits in (2, 4, 8)
             ),
@@ -90,7 +91,7 @@ def _reconstruct() -> Iterator[Specialization]:
 
 def _linear() -> Iterator[Specialization]:
     cases = [(nbits, 32, "f16", "bf16", tokens) for nbits in WIDTHS for tokens in (16, ANY)]
-    cases += [(nbits, 32, "f16", "bf16", 64) for nbits in (1, 2, 4, 8)]
+    cases += [(nbits, 32, "f16", "bf16", tokens) for nbits in (1, 2, 4, 8) for tokens in (1, 64)]
     cases += [(4, group, "f16", "bf16", 16) for group in (64, 128, 256, 40)]
     cases += [(4, 32, stored, "f16", 16) for stored in ("bf16", "f32", "e4m3fn", "e5m2")]
     cases += [(4, 32, "f16", "f32", tokens) for tokens in (16, ANY)]
@@ -111,6 +112,7 @@ def _linear_of(
     split = tokens != ANY
     block_k = step_columns(layout, FLOATS[dtype])
     numbers = ("tokens", "rows", "columns", "stored_columns", "row_words", "part_columns", "parts")
+    one = {"tokens": 1} if tokens == 1 else {}  # Triton compiles the number 1 as a constant
     devices = {
         arch: next(
             tile for most, tile in table.get(f"sm_{arch}", table["default"]) if tokens <= most
@@ -130,9 +132,10 @@ def _linear_of(
                 "zero": pointer,
                 "bias": x,
                 "y": "*fp32" if split else x,
-                **dict.fromkeys(numbers, "i32"),
+                **dict.fromkeys(set(numbers) - set(one), "i32"),
             },
-            constants={
+            constants=one
+            | {
                 "NBITS": nbits,
                 "GROUP": group,
                 "FP8": stored if stored.startswith("e") else "",
