@@ -244,6 +244,9 @@ HARMLESS: dict[str, Callable[[], Files]] = {
     "a width for each layer": lambda: dashq(
         lambda example: config(example).update(intermediate_size=[96, 96])
     ),
+    "a number of layers that is written as 2.0, and sizes that are null": lambda: dashq(
+        lambda example: config(example).update(num_hidden_layers=2.0, head_dim=None)
+    ),
     "other heads than the text names": lambda: dashq(
         lambda example: config(example).update(kv_lora_rank=8, num_attention_heads=7)
     ),

@@ -223,7 +223,7 @@ def test_multi_token_prediction_layers_are_no_decoder_layers(
         (False, False, []),
         (True, False, ["DQ1-CONFIG-TIE-LEVELS"]),
         (None, True, ["DQ1-CONFIG-TIED"]),
-        ("yes", False, []),
+        ("yes", False, ["DQ1-CONFIG-TYPES"]),
     ],
 )
 def test_both_levels_are_asked_about_ties(

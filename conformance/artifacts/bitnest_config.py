@@ -24,6 +24,8 @@ _SIZES = (
     "num_attention_heads",
     "vocab_size",
 )
+_SIZES_BY_DEFAULT = ("num_key_value_heads", "head_dim")
+"""Sizes that follow from others where they are not given."""
 _LAYER = re.compile(r"model\.layers\.(?P<layer>[0-9]+)\.(?:self_attn|mlp)\.(?P<kind>[a-z]+_proj)")
 
 
@@ -41,11 +43,14 @@ def _keys(subject: BitnestConfig) -> Iterator[Problem]:
     sound["rms_norm_eps"] = (
         isinstance(epsilon, int | float) and not isinstance(epsilon, bool) and epsilon > 0
     )
+    given = (key for key in _SIZES_BY_DEFAULT if subject.config.get(key) is not None)
+    sound |= {key: integer(subject.config, key) is not None for key in given}
+    number, size = "a number above 0", "an integer of at least 1"
     for key in sorted(key for key, fine in sound.items() if not fine):
         yield Problem(
             message="config.json lacks what readers need",
             pointer=pointer(key) if key in subject.config else "",
-            expected=f"{key}, {'a number above 0' if key == 'rms_norm_eps' else 'an integer'}",
+            expected=f"{key}, {number if key == 'rms_norm_eps' else size}",
             found=show(subject.config[key]) if key in subject.config else "no such key",
         )
 
@@ -122,12 +127,13 @@ def _head_group(subject: BitnestConfig) -> Iterator[Problem]:
 
 
 def _untied(subject: BitnestConfig) -> Iterator[Problem]:
-    if subject.config.get("tie_word_embeddings") is True:
+    tied = subject.config.get("tie_word_embeddings")
+    if tied is not None and tied is not False:
         yield Problem(
-            message="config.json says that embeddings are tied; in this format they never are",
+            message="config.json does not say that embeddings are not tied; here they never are",
             pointer=pointer("tie_word_embeddings"),
             expected="false",
-            found="true",
+            found=show(tied),
         )
 
 

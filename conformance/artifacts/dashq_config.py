@@ -17,6 +17,15 @@ from nibblespec.conformance.artifacts.show import show
 from nibblespec.conformance.artifacts.tensor_entries import shape_fits, shape_text
 from nibblespec.spec.json_strict import pointer
 
+_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+)
 _LAYER = re.compile(
     r"(?P<stack>model\.language_model|language_model\.model|language_model|model|backbone)"
     r"\.layers\.(?P<layer>[0-9]{1,9})\.(?P<rest>.+)"
@@ -116,6 +125,30 @@ def _quantization(subject: DashqConfig) -> Iterator[Problem]:
             found=f"quant_method {show(method)}" if method is not None else show(given),
             hint="remove it: loaders would look for that format's tensors",
         )
+
+
+def _types(subject: DashqConfig) -> Iterator[Problem]:
+    text, path = text_config(subject.config)
+    for key in _SIZES:
+        value = text.get(key)
+        if not (value is None or isinstance(value, list) or integer(text, key)):
+            yield Problem(
+                message="a size in config.json is none",
+                pointer=pointer(*path, key),
+                expected="an integer of at least 1",
+                found=show(value),
+                hint="nothing was compared with it",
+            )
+    for place in sorted({(), path}):
+        value = (text if place else subject.config).get("tie_word_embeddings")
+        if not (value is None or isinstance(value, bool)):
+            yield Problem(
+                message="config.json does not say whether embeddings are tied",
+                pointer=pointer(*place, "tie_word_embeddings"),
+                expected="true or false",
+                found=show(value),
+                hint="the value was left aside",
+            )
 
 
 def _layers(subject: DashqConfig) -> Iterator[Problem]:
@@ -232,6 +265,7 @@ DASHQ_CONFIG_RULES: Mapping[str, Rule[DashqConfig]] = {
     "DQ1-CONFIG-CLASS": _class,
     "DQ1-CONFIG-IDENTITY": _identity,
     "DQ1-CONFIG-QUANTIZATION": _quantization,
+    "DQ1-CONFIG-TYPES": _types,
     "DQ1-CONFIG-LAYERS": _layers,
     "DQ1-CONFIG-VOCABULARY": _vocabulary,
     "DQ1-CONFIG-TIE-LEVELS": _tie_levels,

@@ -173,6 +173,11 @@ CONFIG_FAULTS: Mapping[str, Fault] = {
         requirements=("DQ1-CONFIG-QUANTIZATION",),
         edit=_config(lambda config: config.update(quantization_config={"quant_method": "fp8"})),
     ),
+    "config-types": Fault(
+        summary="a config.json with the number of layers as a string",
+        requirements=("DQ1-CONFIG-TYPES",),
+        edit=_config(lambda config: config.update(num_hidden_layers="2")),
+    ),
     "config-layers": Fault(
         summary="a config.json with one layer more",
         requirements=("DQ1-CONFIG-LAYERS",),
