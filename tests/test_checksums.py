@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -108,6 +108,75 @@ def test_the_other_format_knows_no_list(tmp_path: Path) -> None:
 
 
 # What does not
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link_to_nothing(path: Path) -> None:
+    path.symlink_to("gone")
+
+
+def link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (make_pipe, "a pipe"),
+        (Path.mkdir, "a folder"),
+        (link_to_nothing, "a link that leads nowhere"),
+        (link_to_itself, "a link that leads to itself"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="needs pipes and links")
+def test_what_is_no_regular_file_is_told(
+    tmp_path: Path, example: Files, make: Callable[[Path], None], found: str
+) -> None:
+    write_files(tmp_path, {**example, "README.md": b"#"})
+    make(tmp_path / CHECKSUMS)
+    (told,) = validate(tmp_path, "tensors")
+    assert (told.requirement, told.file, told.found) == ("BN1-CHECKSUMS-LINES", CHECKSUMS, found)
+
+
+SECRET = "secret"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{SECRET}\n",
+        f"{ZEROS}  /{SECRET}\n",
+        f"{ZEROS}  {SECRET}\n",
+        f"{ZEROS} *{SECRET}\n",
+        f"{ZEROS}  {SECRET}\n" * 2,
+        f"{'5ec7e7' * 10}5ec7  config.json\n",
+    ],
+)
+def test_of_a_link_out_of_the_folder_nothing_is_quoted(
+    tmp_path: Path, example: Files, line: str
+) -> None:
+    package = tmp_path / "package"
+    write_files(package, example)
+    (tmp_path / "elsewhere").write_text(text(lines_of(example)) + line)
+    (package / CHECKSUMS).symlink_to(tmp_path / "elsewhere")
+    found = validate(package, "tensors")
+    assert found
+    assert SECRET not in repr(found)
+    assert "5ec7e7" not in repr(found)
+
+
+def test_the_list_of_a_snapshot_in_the_cache_is_quoted(tmp_path: Path, example: Files) -> None:
+    package, blobs = tmp_path / "snapshots" / "revision", tmp_path / "blobs"
+    package.mkdir(parents=True)
+    blobs.mkdir()
+    write_files(package, example)
+    (blobs / "list").write_text(text(lines_of(example)) + f"{ZEROS}  gone\n")
+    (package / CHECKSUMS).symlink_to("../../blobs/list")
+    (found,) = validate(package, "tensors")
+    assert found.expected == 'the file "gone"'
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from nibblespec.conformance.artifacts.folder import (
     CONFIG,
     Folder,
     irregularity,
+    leads_out,
     list_folder,
     read_bounded,
 )
@@ -31,6 +32,7 @@ from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES
 CHECKSUMS = "checksums.sha256"
 MAX_BYTES = 2**24
 
+_UNQUOTED = "(not shown: the list is a link out of the folder)"
 _NAMED = ("meta.json", PLANES, AUX, CONFIG)
 _LINE = re.compile(r"(?P<digest>[0-9A-Fa-f]{64}) (?P<marker>[ *])(?P<name>[^\r]+)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -55,10 +57,14 @@ class Checksums:
     path: Path
     """The folder."""
     folder: Folder
-    size: int
+    size: int = 0
     """Bytes of the file, MAX_BYTES + 1 of a longer one."""
-    text: str | None
-    """None where the file is too long, or no UTF-8."""
+    text: str | None = None
+    """None where the file is not regular, too long, or no UTF-8."""
+    irregular: str = ""
+    """What there is instead of a regular file; empty for a regular file."""
+    elsewhere: bool = False
+    """Whether the file is a link out of the folder, whose text is not to be quoted."""
     malformed: tuple[tuple[int, str], ...] = ()
     """Number and text of lines that are not as they should be."""
     lines: tuple[Line, ...] = ()
@@ -69,20 +75,23 @@ class Checksums:
 
 
 def read_checksums(path: Path) -> Checksums | None:
-    """Read the file of a folder, None where there is none.
+    """Read the file of a folder, None where nothing has its name.
 
     Raises OSError where it cannot be read.
     """
-    if not _is_file(path, CHECKSUMS):
-        return None
     folder = list_folder(path)
+    if CHECKSUMS not in folder.names:
+        return None
+    if irregular := irregularity(path / CHECKSUMS):
+        return Checksums(path=path, folder=folder, irregular=irregular)
+    elsewhere = leads_out(path, CHECKSUMS)
     data = read_bounded(path / CHECKSUMS, MAX_BYTES)
     try:
         text = data.decode("utf-8") if len(data) <= MAX_BYTES else None
     except UnicodeDecodeError:
         text = None
     if text is None:
-        return Checksums(path=path, folder=folder, size=len(data), text=None)
+        return Checksums(path=path, folder=folder, size=len(data), elsewhere=elsewhere)
     malformed: list[tuple[int, str]] = []
     lines: list[Line] = []
     for number, raw in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
@@ -98,6 +107,7 @@ def read_checksums(path: Path) -> Checksums | None:
         folder=folder,
         size=len(data),
         text=text,
+        elsewhere=elsewhere,
         malformed=tuple(malformed),
         lines=tuple(lines),
         present=frozenset(name for name in names if _is_file(path, name)),
@@ -142,8 +152,19 @@ def digest_of(source: Source, run: Run) -> str:
     return digest.hexdigest()
 
 
+def _quoted(checksums: Checksums, text: str) -> str:
+    """Return a piece of the file as a finding may show it."""
+    return _UNQUOTED if checksums.elsewhere else show(text)
+
+
 def _lines(checksums: Checksums) -> Iterator[Problem]:
-    if checksums.text is None:
+    if checksums.irregular:
+        yield Problem(
+            message="the list of checksums is no regular file",
+            expected="a regular file, or nothing of that name",
+            found=checksums.irregular,
+        )
+    elif checksums.text is None:
         too_long = checksums.size > MAX_BYTES
         yield Problem(
             message="the list of checksums cannot be read",
@@ -155,7 +176,7 @@ def _lines(checksums: Checksums) -> Iterator[Problem]:
         yield Problem(
             message="a line of the list of checksums is malformed",
             expected="64 hexadecimal digits, two spaces and a file name",
-            found="a CR before the end of the line" if carriage else show(raw),
+            found="a CR before the end of the line" if carriage else _quoted(checksums, raw),
             hint="write the file with LF at the ends of lines" if carriage else "",
             line=number,
             column=1,
@@ -168,7 +189,7 @@ def _marker(checksums: Checksums) -> Iterator[Problem]:
             yield Problem(
                 message="a name has the marker of binary mode",
                 expected="two spaces before the name",
-                found=f"a space and * before {show(line.name)}",
+                found=f"a space and * before {_quoted(checksums, line.name)}",
                 line=line.number,
                 column=65,
             )
@@ -180,7 +201,7 @@ def _names(checksums: Checksums) -> Iterator[Problem]:
             yield Problem(
                 message="a name in the list of checksums leads out of the folder, or nowhere",
                 expected="a relative name without `..`, `\\` and control characters",
-                found=show(line.name),
+                found=_quoted(checksums, line.name),
                 hint="it was not followed",
                 line=line.number,
                 column=67,
@@ -195,7 +216,7 @@ def _unique(checksums: Checksums) -> Iterator[Problem]:
             yield Problem(
                 message="a name is in the list of checksums more than once",
                 expected="each name once",
-                found=f"{show(line.name)} {counts[line.name]:,} times",
+                found=f"{_quoted(checksums, line.name)} {counts[line.name]:,} times",
                 line=line.number,
                 column=67,
             )
@@ -207,7 +228,7 @@ def _files(checksums: Checksums) -> Iterator[Problem]:
         if stays_inside(line.name) and line.name not in checksums.present:
             yield Problem(
                 message="a file of the list of checksums is missing",
-                expected=f"the file {show(line.name)}",
+                expected=f"the file {_quoted(checksums, line.name)}",
                 found="no such regular file",
                 line=line.number,
                 column=67,
@@ -221,7 +242,7 @@ def _match(checksums: Checksums) -> Iterator[Problem]:
             yield Problem(
                 message="a file is not the one that its checksum was taken of",
                 file=line.name,
-                expected=f"SHA-256 {line.digest}",
+                expected=f"SHA-256 {_UNQUOTED if checksums.elsewhere else line.digest}",
                 found=actual,
                 hint="it was changed afterwards, or damaged on its way: copy it again",
             )
@@ -241,6 +262,8 @@ def _complete(checksums: Checksums) -> Iterator[Problem]:
 
 
 def _unlisted(checksums: Checksums) -> Iterator[Problem]:
+    if checksums.text is None:
+        return
     named = {line.name for line in checksums.lines} | {CHECKSUMS, *_NAMED}
     folder = checksums.folder
     for name in (*folder.names, *folder.nested):

@@ -177,15 +177,22 @@ def read_start(path: Path, file: str, extent: Extent) -> Start:
 
 def _strays(path: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the links among what is read that lead out of the folder, with their targets."""
-    home = path.resolve()
-    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else None
     for name in names:
-        link = path / name
-        if not name.endswith((SUFFIX, ".json")) or not link.is_symlink() or irregularity(link):
-            continue
-        target = link.resolve()
-        if not target.is_relative_to(home) and target.parent != blobs:
-            yield name, os.readlink(link)
+        if name.endswith((SUFFIX, ".json")) and leads_out(path, name):
+            yield name, os.readlink(path / name)
+
+
+def leads_out(path: Path, name: str) -> bool:
+    """Say whether a name in a folder is a link to a file elsewhere (ST-FILE-LINK).
+
+    Raises OSError where that cannot be found out.
+    """
+    link = path / name
+    if not link.is_symlink() or irregularity(link):
+        return False
+    home, target = path.resolve(), link.resolve()
+    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else None
+    return not target.is_relative_to(home) and target.parent != blobs
 
 
 def _links(folder: Folder) -> Iterator[Problem]:
