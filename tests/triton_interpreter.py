@@ -26,7 +26,8 @@ def guarded_outputs() -> Iterator[None]:
     plain = torch.empty
     made: list[tuple[Tensor, int]] = []
 
-    def empty(*shape: int, **how: Any) -> Tensor:  # noqa: ANN401  # what torch.empty takes
+    def empty(*sizes: Any, **how: Any) -> Tensor:  # noqa: ANN401  # what torch.empty takes
+        shape = sizes[0] if isinstance(sizes[0], tuple) else sizes
         size = int(np.prod(shape))
         buffer = plain(size + 2 * GUARD, **how)
         buffer.view(torch.uint8).fill_(0xFF)

@@ -17,14 +17,17 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from nibblespec.optimized.kernels import INTERPRETED
 from nibblespec.optimized.kernels.launch import launch
-from nibblespec.optimized.kernels.nested_reconstruct import plane_scale
 from nibblespec.optimized.kernels.planes import (
     excess_to_float32,
     interleave,
     load_codes,
 )
-from nibblespec.optimized.kernels.rounding import product_operand, round_to, to_float32
+from nibblespec.optimized.kernels.rounding import round_to, to_float32
+
+FACTOR = tl.constexpr(tl.float32 if INTERPRETED else tl.bfloat16)
+"""What matrix units multiply, holding eight bits; the interpreter cannot multiply bfloat16."""
 
 BLOCK_KEYS = 64
 """Keys of a block."""
@@ -40,31 +43,29 @@ PARTS = {torch.bfloat16: 1, torch.float16: 2, torch.float32: 3}
 
 
 @triton.jit
-def load_as_bf16(
+def load_factor(
     hi: tl.tensor, lo: tl.tensor, place: tl.tensor, inside: tl.tensor, TARGET: tl.constexpr
 ) -> tl.tensor:
-    """Load bytes [R, C] and return their codes, bfloat16 [R, 2·C]: exact, and 0 outside."""
+    """Load bytes [R, C] and return their codes, FACTOR [R, 2·C]: exact, and 0 outside."""
     even, odd = load_codes(hi, lo, place, inside, TARGET)
-    return round_to(excess_to_float32(interleave(even, odd), TARGET), tl.bfloat16)
+    return excess_to_float32(interleave(even, odd), TARGET).to(FACTOR)
 
 
 @triton.jit
 def whole_product(x: tl.tensor, code: tl.tensor, PARTS: tl.constexpr) -> tl.tensor:
-    """Return x [R, C], float32, times whole numbers of eight bits, bfloat16 [C, N]: float32.
+    """Return x [R, C], float32, times whole numbers of eight bits, FACTOR [C, N]: float32.
 
     x is cut into PARTS of eight bits, exactly, so that matrix units multiply without a rounding.
     Three parts are all of a float32 number, two of a float16 one, one of a bfloat16 one.
     """
-    code = product_operand(code)
-    high = round_to(x, tl.bfloat16)
-    product = tl.dot(product_operand(high), code, input_precision="ieee")
+    high = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    product = tl.dot(high.to(FACTOR), code, input_precision="ieee")
     if PARTS > 1:
-        rest = x - to_float32(high)
-        middle = round_to(rest, tl.bfloat16)
-        small = tl.dot(product_operand(middle), code, input_precision="ieee")
+        rest = x - high
+        middle = (rest.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+        small = tl.dot(middle.to(FACTOR), code, input_precision="ieee")
         if PARTS > 2:
-            low = round_to(rest - to_float32(middle), tl.bfloat16)
-            small += tl.dot(product_operand(low), code, input_precision="ieee")
+            small += tl.dot((rest - middle).to(FACTOR), code, input_precision="ieee")
         product += small
     return product
 
@@ -100,6 +101,7 @@ def attention_kernel(
     rows: batch · heads of the cache · ratio · queries. factor: softmax_scale · log₂e.
     PARTS: of q, as `whole_product` takes them.
     """
+    UNIT: tl.constexpr = 0.0625 if TARGET else 1.0
     blocks = (ratio * queries + BLOCK_Q - 1) // BLOCK_Q
     program = tl.program_id(0)
     split = program % splits
@@ -125,9 +127,9 @@ def attention_kernel(
         of_cache = head * capacity + key
         stored = (key < end)[:, None] & (byte < WIDTH // 2)[None, :]
         place = of_cache[:, None] * (WIDTH // 2) + byte[None, :]
-        codes = load_as_bf16(k_hi, k_lo, place, stored, TARGET)
+        codes = load_factor(k_hi, k_lo, place, stored, TARGET)
         score = whole_product(x, tl.trans(codes), PARTS)
-        step = plane_scale(tl.load(k_scale + of_cache, mask=key < end, other=0.0), TARGET)
+        step = tl.load(k_scale + of_cache, mask=key < end, other=0.0) * UNIT
         seen = (key[None, :] <= last[:, None]) & (key < end)[None, :]
         score = tl.where(seen, score * (step * factor)[None, :], float("-inf"))
 
@@ -137,9 +139,9 @@ def attention_kernel(
         shrink = tl.exp2(largest - shift)
         p = tl.exp2(score - shift[:, None])
         weight = weight * shrink + tl.sum(p, axis=1)
-        step = plane_scale(tl.load(v_scale + of_cache, mask=key < end, other=0.0), TARGET)
+        step = tl.load(v_scale + of_cache, mask=key < end, other=0.0) * UNIT
         p = tl.where(seen, p * step[None, :], 0.0)
-        codes = load_as_bf16(v_hi, v_lo, place, stored, TARGET)
+        codes = load_factor(v_hi, v_lo, place, stored, TARGET)
         total = total * shrink[:, None] + whole_product(p, codes, 3)
         largest = grown
 
@@ -199,6 +201,11 @@ def combine_kernel(
     tl.store(out + place, round_to(y, out.dtype.element_ty), mask=inside)
 
 
+def warps(block_d: int) -> int:
+    """Return the warps of a program: more where four would not have the registers."""
+    return 4 if block_d <= 128 else 8
+
+
 def kv_attention(
     q: torch.Tensor,
     k_hi: torch.Tensor,
@@ -233,8 +240,9 @@ def kv_attention(
     blocks = triton.cdiv(ratio * queries, BLOCK_QUERIES)
     block_d = max(32, triton.next_power_of_2(width))
     sums = torch.empty(rows, splits, width, dtype=torch.float32, device=q.device)
-    maxima = torch.empty(rows, splits, dtype=torch.float32, device=q.device)
-    weights = torch.empty_like(maxima)
+    maxima, weights = (
+        torch.empty(rows, splits, dtype=torch.float32, device=q.device) for _ in range(2)
+    )
     launch(
         attention_kernel,
         splits * blocks * heads * batch,
@@ -255,6 +263,7 @@ def kv_attention(
         splits,
         float(np.float32(np.float32(softmax_scale) * math.log2(math.e))),
         exact=True,
+        num_warps=warps(block_d),
         WIDTH=width,
         TARGET=target,
         PARTS=PARTS[q.dtype],

@@ -16,6 +16,7 @@ from nibblespec.optimized.kernels.attention import (
     SPLIT_KEYS,
     attention_kernel,
     combine_kernel,
+    warps,
 )
 from nibblespec.optimized.kernels.configurations import ANY, NESTED_LINEAR
 from nibblespec.optimized.kernels.hadamard import (
@@ -216,12 +217,20 @@ def _kv() -> Iterator[Specialization]:
 
 def _attention() -> Iterator[Specialization]:
     counts = ("queries", "ratio", "capacity", "position", "splits")
-    for width, plane in ((64, "draft"), (128, "draft"), (128, "target"), (96, "target")):
+    for width, plane, q in (
+        (64, "draft", "bf16"),
+        (128, "draft", "bf16"),
+        (128, "target", "bf16"),
+        (96, "target", "fp16"),
+        (128, "target", "fp32"),
+        (256, "target", "bf16"),
+    ):
+        block_d = {64: 64, 96: 128, 128: 128, 256: 256}[width]
         yield Specialization(
-            name=f"attention_{plane}_{width}",
+            name=f"attention_{plane}_{width}_{q}",
             kernel=attention_kernel,
             types={
-                "q": "*bf16",
+                "q": f"*{q}",
                 "k_hi": "*u8",
                 "k_lo": "*u8",
                 "k_scale": "*fp32",
@@ -237,8 +246,8 @@ def _attention() -> Iterator[Specialization]:
             constants={
                 "WIDTH": width,
                 "TARGET": plane == "target",
-                "PARTS": 1,
-                "BLOCK_D": 64 if width == 64 else 128,
+                "PARTS": {"bf16": 1, "fp16": 2, "fp32": 3}[q],
+                "BLOCK_D": block_d,
                 "BLOCK_Q": BLOCK_QUERIES,
                 "BLOCK_L": BLOCK_KEYS,
                 "SPLIT_L": SPLIT_KEYS,
@@ -247,6 +256,7 @@ def _attention() -> Iterator[Specialization]:
             promises=Promises(
                 exact=True, wide_loads=True, matrix_instruction=r"\bmma\.sync\S*\.bf16\.bf16\.f32"
             ),
+            num_warps=warps(block_d),
         )
     yield Specialization(
         name="combine",

@@ -84,8 +84,8 @@ def multiply_by_matrix_kernel(
 ) -> None:
     """Write out [r, i, j] = factor · Σ over l of had_k[i, l] · x[r, l, j], in the order of l.
 
-    x and out are […, order, columns], `count` pairs (r, j); ROWS × COLUMNS of (i, (r, j)) per
-    program.
+    x, float32, and out are […, order, columns], `count` pairs (r, j); ROWS × COLUMNS of
+    (i, (r, j)) per program.
     """
     blocks = (order + ROWS - 1) // ROWS
     program = tl.program_id(0).to(tl.int64)
@@ -93,11 +93,13 @@ def multiply_by_matrix_kernel(
     pair = program // blocks * COLUMNS + tl.arange(0, COLUMNS)
     r = pair // columns
     start = r * order * columns + (pair - r * columns)
+    of_row, real_row = had_k + i * order, i < order
+    of_pair, real_pair = x + start, pair < count
     y = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for column in range(0, order):
-        h = tl.load(had_k + i * order + column, mask=i < order, other=0.0)
-        value = tl.load(x + start + column * columns, mask=pair < count, other=0.0)
-        y = y + h[:, None] * to_float32(value)[None, :]
+    for column in range(order):
+        h = tl.load(of_row + column, mask=real_row, other=0.0)
+        value = tl.load(of_pair + column * columns, mask=real_pair, other=0.0)
+        y = y + h[:, None] * value[None, :]
     place = start[None, :] + (i * columns)[:, None]
     inside = (i < order)[:, None] & (pair < count)[None, :]
     tl.store(out + place, round_to(y * factor, out.dtype.element_ty), mask=inside)
@@ -125,7 +127,7 @@ def hadamard(x: torch.Tensor, had_k: torch.Tensor | None, dtype: torch.dtype) ->
         _transform(y, target, length, stride, factor if last else None)
         y, stride = target, max(2, stride * length)
     if had_k is not None:
-        _multiply(had_k, y, out, columns, factor)
+        _multiply(had_k, y.to(torch.float32), out, columns, factor)
     return out
 
 

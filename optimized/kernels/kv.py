@@ -89,8 +89,7 @@ def kv_quantize(
     BN1-KV-OFFSET, BN1-KV-WIDEN and BN1-KV-PLANES.
     """
     shape = (*x.shape[:-1], x.shape[-1] // 2)
-    hi = torch.empty(shape, dtype=torch.uint8, device=x.device)
-    lo = torch.empty_like(hi)
+    hi, lo = (torch.empty(shape, dtype=torch.uint8, device=x.device) for _ in range(2))
     scale = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
     _quantize(x, offset, None, hi, lo, scale)
     return hi, lo, scale

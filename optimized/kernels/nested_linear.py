@@ -19,7 +19,6 @@ import triton.language as tl
 from nibblespec.optimized.kernels import INTERPRETED
 from nibblespec.optimized.kernels.configurations import NESTED_LINEAR, configuration
 from nibblespec.optimized.kernels.launch import launch
-from nibblespec.optimized.kernels.nested_reconstruct import plane_scale
 from nibblespec.optimized.kernels.parts import add_parts
 from nibblespec.optimized.kernels.planes import (
     deinterleave,
@@ -46,56 +45,66 @@ EXACT_COLUMNS = (1 << 17) - 1
 
 
 @triton.jit
-def any_codes(
-    hi: tl.tensor,
-    lo: tl.tensor,
-    row: tl.tensor,
-    column: tl.tensor,
-    inside: tl.tensor,
-    row_bytes: tl.tensor,
-    TARGET: tl.constexpr,
-) -> tl.tensor:
-    """Return codes (row[i], column[j]), int8 [R, C], each from a byte of its own."""
-    place = row[:, None] * row_bytes + (column // 2)[None, :]
-    even, odd = load_codes(hi, lo, place, inside, TARGET)
-    return excess_to_int8(tl.where((column % 2 == 0)[None, :], even, odd), TARGET)
-
-
-@triton.jit
 def whole_products(
     xq: tl.tensor,
     hi: tl.tensor,
     lo: tl.tensor,
-    row: tl.tensor,
-    token: tl.tensor,
+    w_start: tl.tensor,
+    x_start: tl.tensor,
+    real_row: tl.tensor,
+    real_token: tl.tensor,
     first: tl.tensor,
-    rows: tl.tensor,
-    tokens: tl.tensor,
-    row_bytes: tl.tensor,
     TARGET: tl.constexpr,
     HALVES: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> tl.tensor:
     """Return the products of BLOCK columns, those of the bytes from `first` on: int32 [N, M].
 
-    HALVES: even and odd columns apart, so that bytes are loaded as wide as can be; otherwise codes
-    are put in their order, and the input, the larger part where tokens are many, is left as it is.
+    w_start, x_start: where rows begin in the planes and in xq, int64 [N] and [M]. HALVES: even and
+    odd columns apart, so that bytes are loaded as wide as can be; otherwise codes are put in their
+    order, and the input, the larger part where tokens are many, is left as it is.
     """
-    byte = first + tl.arange(0, BLOCK // 2)
-    inside = (row < rows)[:, None] & (byte < row_bytes)[None, :]
-    even, odd = load_codes(hi, lo, row[:, None] * row_bytes + byte[None, :], inside, TARGET)
-    even, odd = excess_to_int8(even, TARGET), excess_to_int8(odd, TARGET)
+    place = w_start[:, None] + (first + tl.arange(0, BLOCK // 2))[None, :]
+    even, odd = load_codes(hi, lo, place, real_row[:, None], TARGET)
     column = 2 * first + tl.arange(0, BLOCK)
     if HALVES:
-        place = token[:, None] * (2 * row_bytes) + column[None, :]
-        x = tl.load(xq + place, mask=(token < tokens)[:, None], other=0)
+        place = x_start[:, None] + column[None, :]
+        x = tl.load(xq + place, mask=real_token[:, None], other=0)
         x_even, x_odd = deinterleave(x)
-        dot = tl.dot(even, tl.trans(x_even), out_dtype=tl.int32)
-        return tl.dot(odd, tl.trans(x_odd), dot, out_dtype=tl.int32)
+        dot = tl.dot(excess_to_int8(even, TARGET), tl.trans(x_even), out_dtype=tl.int32)
+        return tl.dot(excess_to_int8(odd, TARGET), tl.trans(x_odd), dot, out_dtype=tl.int32)
     else:
-        place = token[None, :] * (2 * row_bytes) + column[:, None]
-        x = tl.load(xq + place, mask=(token < tokens)[None, :], other=0)
-        return tl.dot(interleave(even, odd), x, out_dtype=tl.int32)
+        code = excess_to_int8(interleave(even, odd), TARGET)
+        x = tl.load(xq + x_start[None, :] + column[:, None], mask=real_token[None, :], other=0)
+        return tl.dot(code, x, out_dtype=tl.int32)
+
+
+@triton.jit
+def any_products(
+    xq: tl.tensor,
+    hi: tl.tensor,
+    lo: tl.tensor,
+    w_start: tl.tensor,
+    x_start: tl.tensor,
+    real_row: tl.tensor,
+    real_token: tl.tensor,
+    first: tl.tensor,
+    stop: tl.tensor,
+    TARGET: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> tl.tensor:
+    """Return the products of columns first … stop - 1, at most BLOCK of them: int32 [N, M].
+
+    Each code comes from a byte of its own. The rest is as in `whole_products`.
+    """
+    column = first + tl.arange(0, BLOCK)
+    real = column < stop
+    place = w_start[:, None] + (column // 2)[None, :]
+    even, odd = load_codes(hi, lo, place, real_row[:, None] & real[None, :], TARGET)
+    code = excess_to_int8(tl.where((column % 2 == 0)[None, :], even, odd), TARGET)
+    place = x_start[None, :] + column[:, None]
+    x = tl.load(xq + place, mask=real_token[None, :] & real[:, None], other=0)
+    return tl.dot(code, x, out_dtype=tl.int32)
 
 
 @triton.jit
@@ -104,21 +113,14 @@ def add_segment(
     dot: tl.tensor,
     sx: tl.tensor,
     scale: tl.tensor,
-    row: tl.tensor,
-    token: tl.tensor,
-    rows: tl.tensor,
-    tokens: tl.tensor,
-    x_groups: tl.tensor,
-    w_groups: tl.tensor,
-    x_group: tl.tensor,
-    w_group: tl.tensor,
+    real_row: tl.tensor,
+    real_token: tl.tensor,
     TARGET: tl.constexpr,
 ) -> tl.tensor:
-    """Return total + dot · (sw · sx), float32 [N, M]."""
-    of_x = tl.load(sx + token * x_groups + x_group, mask=token < tokens, other=0.0)
-    stored = tl.load(scale + row * w_groups + w_group, mask=row < rows, other=0.0)
-    factor = plane_scale(stored, TARGET)[:, None] * of_x[None, :]
-    return total + dot.to(tl.float32) * factor
+    """Return total + dot · (sw · sx), float32 [N, M]; sx, scale: pointers [M] and [N]."""
+    of_x = tl.load(sx, mask=real_token, other=0.0)
+    of_w = tl.load(scale, mask=real_row, other=0.0).to(tl.float32) * (0.0625 if TARGET else 1.0)
+    return total + dot.to(tl.float32) * (of_w[:, None] * of_x[None, :])
 
 
 @triton.jit
@@ -163,33 +165,32 @@ def nested_linear_kernel(
     first_part = block // row_blocks if SPLIT else 0
     last_part = first_part + 1 if SPLIT else parts
 
+    real_row, real_token = row < rows, token < tokens
+    w_start, x_start = row * row_bytes, token * row_bytes * 2
+    of_rows, of_tokens = scale + row * w_groups, sx + token * x_groups
     total = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
     for part in range(first_part, last_part):
         part_sum = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
         begin = part * part_groups
         for group in range(begin, min(begin + part_groups, w_groups)):
             start = group * W_WIDTH
-            if WHOLE and W_WIDTH == BLOCK_K:
-                first = group * (W_WIDTH // 2)
-                dot = whole_products(
-                    xq, hi, lo, row, token, first, rows, tokens, row_bytes, TARGET, HALVES, BLOCK_K
-                )
-                part_sum = add_segment(
-                    part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
-                    start // X_WIDTH, group, TARGET,
-                )  # fmt: skip
-            elif WHOLE:
-                dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
+            if WHOLE:
                 half = group * (W_WIDTH // 2)
-                for first in range(half, half + W_WIDTH // 2, BLOCK_K // 2):
-                    product = whole_products(
-                        xq, hi, lo, row, token, first, rows, tokens, row_bytes, TARGET, HALVES,
-                        BLOCK_K,
+                if W_WIDTH == BLOCK_K:
+                    dot = whole_products(
+                        xq, hi, lo, w_start, x_start, real_row, real_token, half,
+                        TARGET, HALVES, BLOCK_K,
                     )  # fmt: skip
-                    dot += product.to(SUM)
+                else:
+                    dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
+                    for first in range(half, half + W_WIDTH // 2, BLOCK_K // 2):
+                        dot += whole_products(
+                            xq, hi, lo, w_start, x_start, real_row, real_token, first,
+                            TARGET, HALVES, BLOCK_K,
+                        ).to(SUM)  # fmt: skip
                 part_sum = add_segment(
-                    part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
-                    start // X_WIDTH, group, TARGET,
+                    part_sum, dot, of_tokens + start // X_WIDTH, of_rows + group,
+                    real_row, real_token, TARGET,
                 )  # fmt: skip
             else:
                 end = start + W_WIDTH
@@ -197,27 +198,24 @@ def nested_linear_kernel(
                     stop = min(end, (x_group + 1) * X_WIDTH)
                     dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
                     for first in range(max(start, x_group * X_WIDTH), stop, BLOCK_K):
-                        column = first + tl.arange(0, BLOCK_K)
-                        inside = (row < rows)[:, None] & (column < stop)[None, :]
-                        code = any_codes(hi, lo, row, column, inside, row_bytes, TARGET)
-                        place = token[None, :] * (2 * row_bytes) + column[:, None]
-                        inside = (token < tokens)[None, :] & (column < stop)[:, None]
-                        x = tl.load(xq + place, mask=inside, other=0)
-                        dot += tl.dot(code, x, out_dtype=tl.int32).to(SUM)
+                        dot += any_products(
+                            xq, hi, lo, w_start, x_start, real_row, real_token, first, stop,
+                            TARGET, BLOCK_K,
+                        ).to(SUM)  # fmt: skip
                     part_sum = add_segment(
-                        part_sum, dot, sx, scale, row, token, rows, tokens, x_groups, w_groups,
-                        x_group, group, TARGET,
+                        part_sum, dot, of_tokens + x_group, of_rows + group,
+                        real_row, real_token, TARGET,
                     )  # fmt: skip
         total += part_sum
 
     place = token[None, :] * rows + row[:, None]
-    inside = (row < rows)[:, None] & (token < tokens)[None, :]
+    inside = real_row[:, None] & real_token[None, :]
     if SPLIT:
         of_part = first_part.to(tl.int64) * tokens * rows
         tl.store(y + of_part + place, total, mask=inside)
     else:
         if BIAS:
-            total += to_float32(tl.load(bias + row, mask=row < rows, other=0.0))[:, None]
+            total += to_float32(tl.load(bias + row, mask=real_row, other=0.0))[:, None]
         tl.store(y + place, round_to(total, y.dtype.element_ty), mask=inside)
 
 
@@ -268,10 +266,11 @@ def nested_linear(
     parts = triton.cdiv(groups, of_a_part)
     split = parts > 1 and tokens <= SPLIT_TOKENS
     tile = configuration(NESTED_LINEAR, xq.device, tokens)
+    block_n = min(tile.n, max(16, triton.next_power_of_2(rows)))
     sums = torch.empty(parts, tokens, rows, dtype=torch.float32, device=xq.device) if split else y
     launch(
         nested_linear_kernel,
-        triton.cdiv(tokens, tile.m) * triton.cdiv(rows, tile.n) * (parts if split else 1),
+        triton.cdiv(tokens, tile.m) * triton.cdiv(rows, block_n) * (parts if split else 1),
         xq.contiguous(),
         sx.contiguous(),
         hi,
@@ -297,7 +296,7 @@ def nested_linear(
         BIAS=bias is not None,
         SPLIT=split,
         SUM=tl.int32 if min(x_width, w_width) <= EXACT_COLUMNS else tl.int64,
-        BLOCK_N=tile.n,
+        BLOCK_N=block_n,
         BLOCK_M=tile.m,
         BLOCK_K=block_k,
     )

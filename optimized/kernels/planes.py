@@ -15,33 +15,25 @@ from nibblespec.optimized.kernels.tiles import flat_block
 
 
 @triton.jit
-def excess_codes(hi: tl.tensor, lo: tl.tensor, TARGET: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
-    """Return the codes of even and of odd columns, uint8 of any shape, with `excess` added.
-
-    hi, lo: bytes of the planes. TARGET: 16·q4 + qr, otherwise q4, for which `lo` is not looked at.
-    """
-    if TARGET:
-        return (hi << 4) | (lo & 15), (hi & 0xF0) | (lo >> 4)
-    else:
-        return hi & 15, hi >> 4
-
-
-@triton.jit
 def load_codes(
     hi: tl.tensor, lo: tl.tensor, place: tl.tensor, inside: tl.tensor, TARGET: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Load bytes and return `excess_codes` of them; outside, codes are 0."""
+    """Load bytes and return the codes of even and of odd columns, uint8, in excess of 8 or 136.
+
+    TARGET: 16·q4 + qr, 136 more than it is; otherwise q4, 8 more, for which `lo` is not looked at.
+    Outside, codes are 0.
+    """
     high = tl.load(hi + place, mask=inside, other=0x88)
     if TARGET:
         low = tl.load(lo + place, mask=inside, other=0x88)
-        return excess_codes(high, low, TARGET)
+        return (high << 4) | (low & 15), (high & 0xF0) | (low >> 4)
     else:
-        return excess_codes(high, high, TARGET)
+        return high & 15, high >> 4
 
 
 @triton.jit
 def excess_to_int8(code: tl.tensor, TARGET: tl.constexpr) -> tl.tensor:
-    """Return what `excess_codes` gave without the excess, int8 in -128 … 119 or -8 … 7."""
+    """Return what `load_codes` gave without the excess, int8 in -128 … 119 or -8 … 7."""
     if TARGET:
         return (code + 120).to(tl.int8, bitcast=True)  # less 136, in eight bits
     else:
@@ -50,7 +42,7 @@ def excess_to_int8(code: tl.tensor, TARGET: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def excess_to_float32(code: tl.tensor, TARGET: tl.constexpr) -> tl.tensor:
-    """Return what `excess_codes` gave without the excess, in float32: exact, and no zero is -0.
+    """Return what `load_codes` gave without the excess, in float32: exact, and no zero is -0.
 
     As the mantissa of 2**23 + code: an `or` and a subtraction, where GPUs convert integers slowly.
     """
@@ -131,8 +123,7 @@ def pack_planes(q4: torch.Tensor, qr: torch.Tensor) -> tuple[torch.Tensor, torch
     not checked: it would read them twice.
     """
     shape = (q4.shape[0], q4.shape[1] // 2)
-    hi = torch.empty(shape, dtype=torch.uint8, device=q4.device)
-    lo = torch.empty_like(hi)
+    hi, lo = (torch.empty(shape, dtype=torch.uint8, device=q4.device) for _ in range(2))
     block = flat_block(q4.numel())
     launch(
         pack_planes_kernel,
@@ -153,8 +144,8 @@ def unpack_planes(hi: torch.Tensor, lo: torch.Tensor) -> tuple[torch.Tensor, tor
 
     Implements BN1-PLANES-ROLES, BN1-PLANES-EXCESS and BN1-PLANES-ORDER.
     """
-    q4 = torch.empty(hi.shape[0], 2 * hi.shape[1], dtype=torch.int8, device=hi.device)
-    qr = torch.empty_like(q4)
+    shape = (hi.shape[0], 2 * hi.shape[1])
+    q4, qr = (torch.empty(shape, dtype=torch.int8, device=hi.device) for _ in range(2))
     block = flat_block(q4.numel())
     launch(
         unpack_planes_kernel,
