@@ -4,6 +4,7 @@ Each takes the operations to check, right ones or broken ones, and raises Assert
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from nibblespec.optimized import portable
@@ -100,12 +101,31 @@ def caching_far_tokens(operations: Operations) -> None:
     q = torch.randn(1, 2, 1, 128, generator=generator(1))
     far = hi, None, steps
     cut = hi[:, :, :3].contiguous(), None, steps[:, :, :3].contiguous()
-    rest = None, 2, "draft", 0.1, torch.float32
+    rest: Any = (None, 2, "draft", 0.1, torch.float32)
     expected = operations.kv_attention(q, *cut, *cut, *rest)
     assert same_bits(operations.kv_attention(q, *far, *far, *rest)[:, 1], expected[:, 1])
 
 
-def writing_everything_and_nothing_else(operations: Operations) -> None:
+def adding_wide_segments_exactly(operations: Operations) -> None:
+    """Add up 2^17 columns of the largest products: just more than 32 bits hold."""
+    columns = 1 << 17
+    hi = torch.zeros(1, columns // 2, dtype=torch.uint8)
+    lo = torch.full_like(hi, 0x88)
+    xq = torch.full((1, columns), -128, dtype=torch.int8)
+    ones = torch.ones(1, 1), torch.full((1, 1), 16.0, dtype=torch.float16)
+    found = operations.nested_linear(xq, ones[0], hi, lo, ones[1], None, "target", torch.float32)
+    assert found.item() == 2.0**31
+
+
+def quantizing_rows_of_many_blocks(operations: Operations) -> None:
+    """Scale a row that is wider than any block by its largest element, wherever that is."""
+    for place in (0, 100_000, 199_999):
+        x = torch.ones(1, 200_000)
+        x[0, place] = 50
+        assert same_bits(operations.quantize_activations(x, -1), PLAIN.quantize_activations(x, -1))
+
+
+def writing_bitnest_outputs_and_nothing_else(operations: Operations) -> None:
     """Fill outputs with NaN before, and look at what is around them behind."""
     for call in list(exact_calls())[::3]:
         if call.operation in OF_THE_FORMAT:
@@ -124,7 +144,7 @@ def writing_everything_and_nothing_else(operations: Operations) -> None:
             expect_near(call, found, expected)
 
 
-def running_programs_in_any_order(operations: Operations) -> None:
+def running_bitnest_programs_in_any_order(operations: Operations) -> None:
     """No program reads what another one of its launch writes."""
     for call in [*exact_calls(), *bounded_calls()][::5]:
         if call.operation in OF_THE_FORMAT:
@@ -134,7 +154,7 @@ def running_programs_in_any_order(operations: Operations) -> None:
                 assert same_bits(operation(*call.arguments), expected), call
 
 
-def depending_on_no_other_token(operations: Operations) -> None:
+def depending_on_no_other_row(operations: Operations) -> None:
     """Tokens have the same bits on both sides of the borders between launch configurations."""
     for columns, groups, x_groups in ((1024, 8, 1), (120, 12, 8)):
         hi, lo = planes((70, columns // 2), 0)
@@ -184,9 +204,11 @@ CHECKS: Mapping[str, Callable[[Operations], None]] = {
         multiplying_far_rows_and_tokens,
         transforming_far_rows,
         caching_far_tokens,
-        writing_everything_and_nothing_else,
-        running_programs_in_any_order,
-        depending_on_no_other_token,
+        adding_wide_segments_exactly,
+        quantizing_rows_of_many_blocks,
+        writing_bitnest_outputs_and_nothing_else,
+        running_bitnest_programs_in_any_order,
+        depending_on_no_other_row,
         depending_on_no_other_query,
     )
 }
