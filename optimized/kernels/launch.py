@@ -4,7 +4,9 @@ Dtypes, shapes and sizes are checked before, by `nibblespec.optimized.checked`. 
 for granted on top of that, where tensors are and how they lie in memory, is checked here.
 """
 
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -85,7 +87,13 @@ def check_tensors(
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
     """Make `device`, whatever its index, the current one while a kernel is launched."""
-    if INTERPRETED:
-        # The interpreter computes in NumPy, where overflow would warn.
-        return np.errstate(all="ignore")
-    return torch.cuda.device(device)
+    return _interpreting() if INTERPRETED else torch.cuda.device(device)
+
+
+@contextmanager
+def _interpreting() -> Iterator[None]:
+    """Silence NumPy, which the interpreter computes in: that numbers overflow is no news."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        # Triton 3.6 converts arrays of one element to numbers.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
