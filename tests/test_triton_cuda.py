@@ -36,11 +36,11 @@ def test_kernels_run_on_the_current_stream() -> None:
 
 
 def test_a_captured_graph_computes_what_it_computed_before() -> None:
-    x, *weight = layer("cuda", tokens=1)
-    expected = operations.dashq_linear(x, *weight, None, LAYOUT)
+    x, words, scale, zero = layer("cuda", tokens=1)
+    expected = operations.dashq_linear(x, words, scale, zero, None, LAYOUT)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        y = operations.dashq_linear(x, *weight, None, LAYOUT)
+        y = operations.dashq_linear(x, words, scale, zero, None, LAYOUT)
     x.mul_(2)
     graph.replay()
     torch.cuda.synchronize()
@@ -57,13 +57,15 @@ def test_tensors_decide_on_the_device() -> None:
 
 
 def test_rows_do_not_depend_on_the_number_of_tokens() -> None:
-    x, *weight = layer("cuda", tokens=300)
-    expected = operations.dashq_linear(x, *weight, None, LAYOUT)
+    x, words, scale, zero = layer("cuda", tokens=300)
+    expected = operations.dashq_linear(x, words, scale, zero, None, LAYOUT)
     for tokens in (1, 2, 5, 15, 16, 17, 63, 64, 65, 127, 128, 129, 299):
-        found = operations.dashq_linear(x[:tokens], *weight, None, LAYOUT)
+        found = operations.dashq_linear(x[:tokens], words, scale, zero, None, LAYOUT)
         assert same_bits(found.cpu(), expected[:tokens].cpu()), tokens
     for _ in range(20):
-        assert same_bits(operations.dashq_linear(x, *weight, None, LAYOUT).cpu(), expected.cpu())
+        assert same_bits(
+            operations.dashq_linear(x, words, scale, zero, None, LAYOUT).cpu(), expected.cpu()
+        )
 
 
 def test_weights_beyond_two_to_the_31_are_right_at_their_end() -> None:
