@@ -35,8 +35,9 @@ def make_nested(rows: int, groups: int, group: int, seed: int, start: int = 0) -
     turn = np.arange(rows * groups) + start
     shape = (rows, groups * group)
     q4, qr = (codes.reshape(shape) for codes in edge_nibbles(generator, turn, group))
-    scale = edge_scales(generator, turn, FLOAT16).reshape(rows, groups)
-    return with_codes(q4, qr, scale, group, seed, start)
+    scale = edge_scales(generator, turn, FLOAT16)
+    scale = np.where((scale == 0) & (turn % 16 < 8), -scale, scale)  # -0 is not negative
+    return with_codes(q4, qr, scale.reshape(rows, groups), group, seed, start)
 
 
 def make_tame_nested(rows: int, groups: int, group: int, seed: int) -> NestedWeight:

@@ -108,17 +108,6 @@ EQUIVALENT: Mapping[str, tuple[Mutant, ...]] = {
             "    slots = (words[:, np.newaxis] >> _shifts(nbits).view(np.int32)).view(np.uint32)\n",
         ),
     ),
-    "nested scales are not negative (BN1-SCALE-SIGN)": (
-        Mutant(
-            "nested-scale-without-its-sign",
-            "nested_reconstruct",
-            (),
-            "scales are taken for magnitudes",
-            "nested.py",
-            "    wide = scale.astype(np.float32)\n",
-            "    wide = np.abs(scale).astype(np.float32)\n",
-        ),
-    ),
 }
 """By the reason why no valid input shows them."""
 

@@ -217,6 +217,13 @@ MUTANTS = (
         WIDENED + "    wide[wide < 2.0**-14] = 0\n",
     ),
     nested(
+        "nested-scale-without-its-sign",
+        "BN1-DRAFT-WEIGHT",
+        "scales are taken for magnitudes: -0, which is not less than zero, becomes +0",
+        WIDENED,
+        "    wide = np.abs(scale).astype(np.float32)\n",
+    ),
+    nested(
         "nested-zero-scale-replaced",
         "BN1-DRAFT-WEIGHT",
         "a scale of 0 is replaced by 1, against a division by zero",
