@@ -47,14 +47,14 @@ operations = register(
 def capabilities() -> Capabilities:
     """Claim everything that the formats allow, in the canonical evaluation.
 
-    `dashq_linear` hands large calls to a matrix library, which sums as it likes.
+    Plain PyTorch hands `dashq_linear` to a matrix library, which sums as it likes.
     """
     return Capabilities(
         operations=OPERATIONS,
         dashq_rounding="fused",
         linear_weight_rounding="unrounded",
         prefill_f16_from=None,
-        row_invariant_dashq_linear=False,
+        row_invariant_dashq_linear=library() is not None,
     )
 
 

@@ -12,14 +12,13 @@ import pytest
 import torch
 from nibblespec.optimized import portable
 from nibblespec.optimized.cpu import build
-from nibblespec.optimized.cpu.kernels import compiled, rows_of
+from nibblespec.optimized.cpu.kernels import compiled
 from nibblespec.optimized.cpu.library import Library, _parallel_for, library
-from nibblespec.optimized.layout import DashqLayout, word_count
+from nibblespec.optimized.layout import DashqLayout
 from nibblespec.optimized.operations import Operations
 from nibblespec.spec.operations import OPERATIONS
-from torch import Tensor
 
-from tests.torch_samples import Call, bounded_calls, exact_calls, results, same_bits
+from tests.torch_samples import Call, bounded_calls, exact_calls, same_bits
 
 EXACT = tuple(exact_calls())
 BOUNDED = tuple(bounded_calls())
@@ -144,15 +143,6 @@ print(json.dumps([float(t.flatten()[0]) for t in (*before, *after)]))
     sums, codes, sums_after, codes_after = json.loads(done.stdout)
     assert sums == sums_after != 0
     assert codes == codes_after != 0
-
-
-def test_rows_of_a_module_are_a_module() -> None:
-    layout = DashqLayout(3, 7, 970, 20, 21)
-    words = torch.arange(word_count(970 * 21, 3), dtype=torch.int32) * 7919
-    scale = torch.rand(970 * 3, 1).to(torch.float16)
-    whole = portable.OPERATIONS.dashq_reconstruct(words, scale, scale, layout, torch.float16)
-    part = rows_of(layout, words, scale, scale, 480, 970)
-    assert same_bits(portable.OPERATIONS.dashq_reconstruct(*part, torch.float16), whole[480:])
 
 
 def available_memory() -> int:
@@ -283,12 +273,15 @@ def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert build.cache_folder() == Path("~/.cache/nibblespec/cpu-kernels").expanduser()
 
 
-def test_rows_of_a_token_do_not_depend_on_the_others() -> None:
-    call = next(call for call in BOUNDED if call.operation == "nested_linear")
-    xq, sx, *weight = call.arguments
-    found = library()
-    if found is None:
-        pytest.skip("no compiled kernels here")
-    linear = compiled(found).nested_linear
-    many: Tensor = linear(xq.repeat(9, 1), sx.repeat(9, 1), *weight)
-    assert all(same_bits(results(row[None]), linear(xq, sx, *weight)) for row in many)
+LAYERS = [call for call in BOUNDED if call.operation in ("nested_linear", "dashq_linear")]
+
+
+@pytest.mark.parametrize("call", LAYERS, ids=str)
+def test_a_token_gets_the_same_bits_among_any_number(call: Call, kernels: Operations) -> None:
+    inputs = 2 if call.operation == "nested_linear" else 1
+    tokens, weight = call.arguments[:inputs], call.arguments[inputs:]
+    linear = getattr(kernels, call.operation)
+    alone = linear(*(part[:1] for part in tokens), *weight)
+    for count in (2, 3, 4, 5, 6, 9, 23):
+        many = linear(*(part[:1].repeat(count, 1) for part in tokens), *weight)
+        assert same_bits(many, alone.repeat(count, 1)), count

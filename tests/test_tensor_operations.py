@@ -197,15 +197,6 @@ def test_settings_of_float32_products_do_not_reach_the_layer(setting: str) -> No
     assert float((found - expected).abs().max()) < 1e-6 * size * math.sqrt(64)
 
 
-def test_every_layer_call_of_many_rows_is_the_call_of_few() -> None:
-    layout = DashqLayout(3, 32, 970, 60, 64)
-    weight = dashq_weight(layout, torch.bfloat16, 0)
-    x = torch.randn(20, 60, generator=torch.Generator().manual_seed(0))
-    many = operations.dashq_linear(x, *weight, None, layout)
-    few = torch.cat([operations.dashq_linear(row[None], *weight, None, layout) for row in x])
-    assert torch.allclose(many, few, rtol=0, atol=1e-5 * float(few.abs().max()))
-
-
 @pytest.mark.parametrize("call", list(empty_calls()), ids=str)
 def test_a_call_without_rows_gives_none(call: Call) -> None:
     for implementation in (operations, portable.OPERATIONS):

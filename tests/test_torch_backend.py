@@ -9,6 +9,7 @@ import pytest
 import torch
 from nibblespec.optimized import torch_backend
 from nibblespec.optimized.arrays import to_array, to_tensor
+from nibblespec.optimized.cpu.library import library
 from nibblespec.spec.operations import OPERATIONS, Array, Capabilities
 
 CLAIMED = Capabilities(
@@ -37,7 +38,7 @@ CLAIMED = Capabilities(
     dashq_rounding="fused",
     linear_weight_rounding="unrounded",
     prefill_f16_from=None,
-    row_invariant_dashq_linear=False,
+    row_invariant_dashq_linear=library() is not None,
 )
 """Everything that the formats allow, in the canonical evaluation."""
 

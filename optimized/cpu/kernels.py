@@ -10,20 +10,15 @@ from typing import Any
 import torch
 from nibblespec.optimized import portable
 from nibblespec.optimized.cpu.library import Library
-from nibblespec.optimized.layout import DashqLayout, codes_per_word
+from nibblespec.optimized.layout import DashqLayout
 from nibblespec.optimized.operations import Operations
 from torch import Tensor
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 """dtypes as library.cpp numbers them."""
 
-FEW_TOKENS = 8
-"""Rows up to which `dashq_linear` reads weights from the words; above, it is a matrix product."""
-
-PART_ELEMENTS = 1 << 24
-"""Weights that are in float32 at a time there: 64 MB."""
-
 LANES = 16
+"""float32 numbers that the library takes at a time."""
 
 
 def compiled(kernels: Library) -> Operations:
@@ -83,13 +78,10 @@ def dashq_linear(
     layout: DashqLayout,
 ) -> Tensor:
     """See `Operations.dashq_linear`."""
-    # A copy always: matrix libraries sum in another order where memory is aligned otherwise.
-    tokens = x.to(torch.float32, copy=True).contiguous()
+    padding = (0, -layout.columns % LANES)
+    tokens = torch.nn.functional.pad(x.to(torch.float32), padding).contiguous()
     wide_bias = None if bias is None else bias.to(torch.float32).contiguous()
     out = x.new_empty(x.shape[0], layout.rows)
-    if x.shape[0] > FEW_TOKENS:
-        return linear_of_many(kernels, tokens, words, scale, zero, wide_bias, layout, out)
-    tokens = torch.nn.functional.pad(tokens, (0, -layout.columns % LANES))
     scale, zero = known(scale), known(zero)
     kernels.call(
         "dashq_linear",
@@ -277,46 +269,6 @@ def kv_attention(
         out.data_ptr(),
     )
     return out
-
-
-def linear_of_many(
-    kernels: Library,
-    tokens: Tensor,
-    words: Tensor,
-    scale: Tensor,
-    zero: Tensor,
-    bias: Tensor | None,
-    layout: DashqLayout,
-    out: Tensor,
-) -> Tensor:
-    """Multiply by parts of the weight, reconstructed in float32."""
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # torch sets it at run time
-    if matmul.fp32_precision not in ("none", "ieee"):
-        tokens = tokens.to(torch.float64)  # the settings of float32 do not reach it
-    step = max(1, PART_ELEMENTS // layout.stored_columns // LINE_OF_CODES) * LINE_OF_CODES
-    memory = tokens.new_empty(min(step, layout.rows), layout.columns, dtype=torch.float32)
-    for first in range(0, layout.rows, step):
-        last = min(first + step, layout.rows)
-        part = rows_of(layout, words, scale, zero, first, last)
-        weight = dashq_reconstruct(kernels, *part, torch.float32, out=memory[: last - first])
-        y = (tokens @ weight.to(tokens.dtype).T).to(torch.float32)
-        out[:, first:last] = y if bias is None else y + bias[first:last]
-    return out
-
-
-LINE_OF_CODES = 32 * 3 * 5
-"""Rows whose codes fill whole words, whatever the width: a multiple of 32, 16, 10, 8, 6, 5, 4."""
-
-
-def rows_of(
-    layout: DashqLayout, words: Tensor, scale: Tensor, zero: Tensor, first: int, last: int
-) -> tuple[Tensor, Tensor, Tensor, DashqLayout]:
-    """Return the module of some rows, the first of them a multiple of LINE_OF_CODES."""
-    per_word = codes_per_word(layout.nbits)
-    groups = layout.stored_columns // layout.group_size
-    word = first * layout.stored_columns // per_word
-    group = slice(first * groups, last * groups)
-    return words[word:], scale[group], zero[group], layout._replace(rows=last - first)
 
 
 def reconstruct_planes(

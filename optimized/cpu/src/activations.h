@@ -9,7 +9,7 @@ namespace nibblespec {
 constexpr float SMALLEST_SCALE = 1e-8f;
 
 // Of numbers in float32 with zeros to a multiple of sixteen.
-inline float largest_magnitude(const std::vector<float>& x) {
+inline float largest_magnitude(const Numbers& x) {
   F32 most = set(0.0f);
   for (size_t k = 0; k < x.size(); k += LANES) most = max(most, abs(load(x.data() + k)));
   return largest(most);
@@ -19,7 +19,7 @@ inline float largest_magnitude(const std::vector<float>& x) {
 inline void quantize_activations(int64_t groups, int64_t width, const Floats& x, int8_t* codes,
                                  float* scale) {
   parallel(groups, grain_of(width * 4), [&](int64_t begin, int64_t end) {
-    std::vector<float> of_group;
+    Numbers of_group;
     for (int64_t g = begin; g < end; ++g) {
       x.widen(g * width, width, &of_group);
       scale[g] = std::max(largest_magnitude(of_group) / 127.0f, SMALLEST_SCALE);

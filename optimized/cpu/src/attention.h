@@ -87,7 +87,7 @@ void attend(const Attention& call, int64_t head, int64_t first, int64_t count, T
   for (int64_t i = 0; i < count; ++i) seen[i] = call.position + (first + i) % call.queries + 1;
   const int64_t most = *std::max_element(seen.begin(), seen.end());
   const int64_t room = (most + LANES - 1) / LANES * LANES;
-  std::vector<float> codes(padded), queries(count * padded), scores(count * room);
+  Numbers codes(padded), queries(count * padded), scores(count * room);
   for (int64_t i = 0; i < count; ++i) {
     std::copy_n(call.q + place + i * call.width, call.width, queries.data() + i * padded);
   }
@@ -106,7 +106,7 @@ void attend(const Attention& call, int64_t head, int64_t first, int64_t count, T
       }
     }
   }
-  std::vector<float> sums(count), totals(count * padded);
+  Numbers sums(count), totals(count * padded);
   for (int64_t i = 0; i < count; ++i) sums[i] = exponentials(scores.data() + i * room, seen[i]);
   for (int64_t j = 0; j < most; ++j) {
     const int64_t at = head * cache.length + j;

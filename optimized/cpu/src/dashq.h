@@ -22,7 +22,7 @@ struct Span {
 
 // Scales and zero points of a span's groups in float32.
 struct Parameters {
-  std::vector<float> scale, zero;
+  Numbers scale, zero;
 };
 
 inline void widen_parameters(const Module& module, const Floats& scale, const Floats& zero,

@@ -1,5 +1,7 @@
-// The packed layer for few tokens: weights go from the words into the sums, without a stop in
-// memory.
+// The packed layer: x times the float32 weights, which never are all in memory.
+//
+// Lane i of sixteen sums the columns i, i + 16, i + 32, … in this order, then `sum` adds the lanes:
+// whatever the blocks and whatever the number of tokens, a token gets the same bits.
 #pragma once
 
 #include <numeric>
@@ -8,9 +10,10 @@
 
 namespace nibblespec {
 
-constexpr int64_t MOST_TOKENS = 8;    // at a time: their sums stay in registers
-constexpr int64_t SPAN_BYTES = 16384;  // of the tokens' columns that stay in the L1 cache
-constexpr int64_t SPAN_ROWS = 16;     // rows that use them meanwhile
+constexpr int64_t BLOCK_ROWS = 16;    // rows of weights that share a span of the tokens
+constexpr int64_t FEW_TOKENS = 5;     // whose sums over a row stay in registers
+constexpr int64_t SPAN_TOKENS = 8;    // for which, of many, a span is as wide as the cache allows
+constexpr int64_t SPAN_BYTES = 32768;  // of tokens' columns: that of a usual L1 cache
 
 // Add the products of `Tokens` rows of x and a span of weights to totals, lane by lane.
 template <int Tokens>
@@ -29,19 +32,25 @@ inline void add_products(const Module& module, const Codes& codes, const Floats&
   unrolled<Tokens>([&](auto m) NIBBLESPEC_INLINE { totals[m] = total[m]; });
 }
 
-// Columns of a span that fit the cache: whole groups, a multiple of sixteen.
+// Columns of a span that fit the cache for so many tokens: whole groups, a multiple of sixteen.
 inline int64_t span_columns(const Module& module, int64_t tokens) {
   const int64_t step = std::lcm(module.group, LANES);
   const int64_t fitting = SPAN_BYTES / static_cast<int64_t>(sizeof(float)) / tokens;
   return std::max<int64_t>(1, fitting / step) * step;
 }
 
-// Some rows of the result for `Tokens` rows of x.
+template <class T>
+inline void finish(F32 totals, const float* bias, int64_t row, T* out) {
+  const float y = sum(totals);
+  round_to(out, bias == nullptr ? y : y + bias[row]);
+}
+
+// Some rows of the result for `Tokens` rows of x: weights go from the words into the sums.
 template <int Tokens, class T>
-inline void apply_rows(const Module& module, const Codes& codes, const Floats& scale,
+inline void apply_to_few(const Module& module, const Codes& codes, const Floats& scale,
                        const Floats& zero, int64_t first, int64_t last, Parameters* parameters,
                        const float* x, int64_t padded, const float* bias, T* out) {
-  F32 totals[SPAN_ROWS][Tokens];
+  F32 totals[BLOCK_ROWS][Tokens];
   for (auto& of_row : totals) std::fill(of_row, of_row + Tokens, set(0.0f));
   const int64_t step = span_columns(module, Tokens);
   for (int64_t column = 0; column < module.columns; column += step) {
@@ -53,35 +62,115 @@ inline void apply_rows(const Module& module, const Codes& codes, const Floats& s
   }
   for (int64_t row = first; row < last; ++row) {
     for (int m = 0; m < Tokens; ++m) {
-      const float y = sum(totals[row - first][m]);
-      round_to(out + m * module.rows + row, bias == nullptr ? y : y + bias[row]);
+      finish(totals[row - first][m], bias, row, out + m * module.rows + row);
+    }
+  }
+}
+
+// Add to totals [Tokens, BLOCK_ROWS] the products of TILE rows of weights [BLOCK_ROWS, columns].
+template <int Tokens>
+inline void multiply(const float* weights, int64_t columns, const float* x, int64_t padded,
+                     F32* totals) {
+  F32 total[Tokens][TILE];
+  unrolled<Tokens * TILE>([&](auto i) NIBBLESPEC_INLINE {
+    total[i / TILE][i % TILE] = totals[i / TILE * BLOCK_ROWS + i % TILE];
+  });
+  for (int64_t k = 0; k < columns; k += LANES) {
+    F32 weight[TILE];
+    unrolled<TILE>([&](auto n) NIBBLESPEC_INLINE {
+      weight[n] = in_register(load(weights + n * columns + k));
+    });
+    unrolled<Tokens>([&](auto m) NIBBLESPEC_INLINE {
+      const F32 token = in_register(load(x + m * padded + k));
+      unrolled<TILE>([&](auto n) NIBBLESPEC_INLINE {
+        total[m][n] = multiply_add(weight[n], token, total[m][n]);
+      });
+    });
+  }
+  unrolled<Tokens * TILE>([&](auto i) NIBBLESPEC_INLINE {
+    totals[i / TILE * BLOCK_ROWS + i % TILE] = total[i / TILE][i % TILE];
+  });
+}
+
+// Scratch memory of a thread.
+struct Blocks {
+  Numbers weights;
+  std::vector<F32> totals;
+};
+
+// The same for many: spans of a block of rows are unpacked once, and all tokens pass by.
+template <class T>
+inline void apply_to_many(const Module& module, const Codes& codes, const Floats& scale,
+                          const Floats& zero, int64_t first, int64_t last, Parameters* parameters,
+                          Blocks* blocks, const float* x, int64_t tokens, int64_t padded,
+                          const float* bias, T* out) {
+  const int64_t step = span_columns(module, SPAN_TOKENS);
+  blocks->totals.assign(tokens * BLOCK_ROWS, set(0.0f));
+  for (int64_t column = 0; column < module.columns; column += step) {
+    const int64_t stop = std::min(column + step, module.columns);
+    const int64_t columns = (stop - column + LANES - 1) / LANES * LANES;
+    blocks->weights.assign(BLOCK_ROWS * columns, 0.0f);
+    for (int64_t row = first; row < last; ++row) {
+      float* const to = blocks->weights.data() + (row - first) * columns - column;
+      weigh(module, codes, scale, zero, {row, column, stop}, parameters,
+            [=](int64_t k, F32 weights, auto lanes) NIBBLESPEC_INLINE {
+              store(to + k, keep(weights, lanes));
+            });
+    }
+    for (int64_t m = 0; m < tokens;) {
+      const bool full = m + TILE <= tokens;
+      for (int64_t n = 0; n < last - first; n += TILE) {
+        const float* const weights = blocks->weights.data() + n * columns;
+        const float* const token = x + m * padded + column;
+        F32* const totals = blocks->totals.data() + m * BLOCK_ROWS + n;
+        if (full) {
+          multiply<TILE>(weights, columns, token, padded, totals);
+        } else {
+          multiply<1>(weights, columns, token, padded, totals);
+        }
+      }
+      m += full ? TILE : 1;
+    }
+  }
+  for (int64_t m = 0; m < tokens; ++m) {
+    for (int64_t row = first; row < last; ++row) {
+      finish(blocks->totals[m * BLOCK_ROWS + row - first], bias, row,
+             out + m * module.rows + row);
     }
   }
 }
 
 // x: float32 [tokens, padded], zeros past the columns; bias: float32 [rows] or null; out:
-// [tokens, rows]. A token's sums are in the order of the columns, whatever the other tokens.
+// [tokens, rows].
 template <class T>
 void dashq_linear(const Module& module, const float* x, int64_t tokens, int64_t padded,
                   const uint32_t* words, const Floats& scale, const Floats& zero,
                   const float* bias, T* out) {
   const Codes codes(words, module.rows * module.stored, module.nbits);
-  parallel(module.rows, grain_of(padded * (1 + tokens)), [&](int64_t begin, int64_t end) {
+  const int64_t blocks_of_rows = (module.rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  const int64_t grain = grain_of(BLOCK_ROWS * padded * (1 + tokens));
+  parallel(blocks_of_rows, grain, [&](int64_t begin, int64_t end) {
     Parameters parameters;
-    for (int64_t first = begin; first < end; first += SPAN_ROWS) {
-      const int64_t last = std::min(first + SPAN_ROWS, end);
+    Blocks blocks;
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * BLOCK_ROWS;
+      const int64_t last = std::min(first + BLOCK_ROWS, module.rows);
       int64_t m = 0;
-      const auto some = [&](auto count) {
+      const auto few = [&](auto count) {
         for (; m + count() <= tokens; m += count()) {
-          apply_rows<count()>(module, codes, scale, zero, first, last, &parameters,
-                              x + m * padded, padded, bias, out + m * module.rows);
+          apply_to_few<count()>(module, codes, scale, zero, first, last, &parameters,
+                                x + m * padded, padded, bias, out + m * module.rows);
         }
       };
-      some(std::integral_constant<int, MOST_TOKENS>());
-      some(std::integral_constant<int, 5>());
-      some(std::integral_constant<int, 4>());
-      some(std::integral_constant<int, 2>());
-      some(std::integral_constant<int, 1>());
+      if (tokens > FEW_TOKENS) {
+        apply_to_many(module, codes, scale, zero, first, last, &parameters, &blocks, x, tokens,
+                      padded, bias, out);
+        continue;
+      }
+      few(std::integral_constant<int, FEW_TOKENS>());
+      few(std::integral_constant<int, 4>());
+      few(std::integral_constant<int, 2>());
+      few(std::integral_constant<int, 1>());
     }
   });
 }

@@ -31,7 +31,7 @@ struct Floats {
   const void* data;
 
   // The n numbers from `start` on in float32 (exact), and zeros to a multiple of sixteen.
-  void widen(int64_t start, int64_t n, std::vector<float>* out) const {
+  void widen(int64_t start, int64_t n, Numbers* out) const {
     out->resize((n + LANES - 1) / LANES * LANES);
     switch (dtype) {
       case FLOAT16:

@@ -57,7 +57,7 @@ void hadamard(int64_t tokens, int64_t order, int64_t m, const Floats& x, const f
   const int64_t room = (n + LANES - 1) / LANES * LANES;
   if (matrix == nullptr) {
     parallel(tokens, grain_of(n * 16), [&](int64_t begin, int64_t end) {
-      std::vector<float> y;
+      Numbers y;
       for (int64_t token = begin; token < end; ++token) {
         x.widen(token * n, n, &y);
         walsh_hadamard(y.data(), room, m);
@@ -70,9 +70,9 @@ void hadamard(int64_t tokens, int64_t order, int64_t m, const Floats& x, const f
   }
   // The matrix takes many times the work of the butterflies: its rows are shared out too. Rows of
   // fewer than sixteen columns may be read past their end, hence the room.
-  std::vector<float> transformed(tokens * n + LANES);
+  Numbers transformed(tokens * n + LANES);
   parallel(tokens, grain_of(n * 16), [&](int64_t begin, int64_t end) {
-    std::vector<float> y;
+    Numbers y;
     for (int64_t token = begin; token < end; ++token) {
       x.widen(token * n, n, &y);
       walsh_hadamard(y.data(), room, m);

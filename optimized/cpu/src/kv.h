@@ -20,7 +20,7 @@ inline void kv_quantize(int64_t vectors, int64_t width, const Floats& x, const f
                         int64_t heads, int64_t per_head, uint8_t* hi, uint8_t* lo,
                         float* scale) {
   parallel(vectors, grain_of(width * 4), [&](int64_t begin, int64_t end) {
-    std::vector<float> shifted;
+    Numbers shifted;
     for (int64_t v = begin; v < end; ++v) {
       x.widen(v * width, width, &shifted);
       if (offset != nullptr) {

@@ -76,7 +76,7 @@ void nested_reconstruct(int64_t rows, int64_t columns, int64_t group, const uint
   const F32 unit = set(lo == nullptr ? 1.0f : 0.0625f);
   const auto row = group % TWO == 0 ? row_of_wide_groups<T> : row_of_any_groups<T>;
   parallel(rows, grain_of(columns * 3), [&](int64_t begin, int64_t end) {
-    std::vector<float> scales;
+    Numbers scales;
     for (int64_t n = begin; n < end; ++n) {
       scale.widen(n * (columns / group), columns / group, &scales);
       for (size_t i = 0; i < scales.size(); i += LANES) {

@@ -30,9 +30,9 @@ inline bool in_units(const NestedLayer& layer) {
 
 // What all rows of weights need of the activations.
 struct SplitTokens {
-  std::vector<int8_t> even, odd;  // [tokens, stride]
-  std::vector<int32_t> excess;    // [tokens, padded]: to take off the products of excess codes
-  std::vector<float> scale;       // [tokens, padded]: of each segment, and zeros
+  Lines<int8_t> even, odd;  // [tokens, stride]
+  Lines<int32_t> excess;    // [tokens, padded]: to take off the products of excess codes
+  Numbers scale;       // [tokens, padded]: of each segment, and zeros
   int64_t stride, segments, padded;
 };
 
@@ -67,7 +67,7 @@ inline SplitTokens split_tokens(const NestedLayer& layer, int64_t width) {
 
 // The scale of every segment of a row, and zeros.
 inline void segment_scales(const NestedLayer& layer, int64_t row, int64_t width,
-                           std::vector<float>* wide, float* out) {
+                           Numbers* wide, float* out) {
   const int64_t groups = layer.columns / layer.group;
   Floats{FLOAT16, layer.scale}.widen(row * groups, groups, wide);
   const float unit = weight_unit(layer);
@@ -113,8 +113,8 @@ void nested_linear_in_units(const NestedLayer& layer, T* out) {
   const int64_t units = x.padded * (width / UNIT) + LANES;
   const int64_t grain = grain_of(layer.columns * (1 + layer.tokens));
   parallel(layer.rows, grain, [&](int64_t begin, int64_t end) {
-    std::vector<float> wide, scales(ROW_BLOCK * x.padded);
-    std::vector<int32_t> unit_products(TOKEN_BLOCK * units), products(x.padded);
+    Numbers wide, scales(ROW_BLOCK * x.padded);
+    Lines<int32_t> unit_products(TOKEN_BLOCK * units), products(x.padded);
     const auto some = [&](auto count, int64_t first, int64_t last, int64_t m) {
       const Tokens tokens = {x.even.data() + m * x.stride, x.odd.data() + m * x.stride, x.stride};
       for (int64_t row = first; row < last; ++row) {

@@ -18,12 +18,31 @@
 #endif
 
 #include <algorithm>
+#include <new>
 #include <type_traits>
 #include <vector>
 
 namespace nibblespec {
 
 constexpr int64_t LANES = 16;
+
+// Scratch memory, aligned so that no load of 64 bytes crosses a cache line.
+template <class T>
+struct CacheLines {
+  using value_type = T;
+  static constexpr std::align_val_t line{64};
+  CacheLines() = default;
+  template <class U>
+  explicit CacheLines(const CacheLines<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), line)); }
+  void deallocate(T* p, std::size_t) { ::operator delete(p, line); }
+  friend bool operator==(const CacheLines&, const CacheLines&) { return true; }
+  friend bool operator!=(const CacheLines&, const CacheLines&) { return false; }
+};
+template <class T>
+using Lines = std::vector<T, CacheLines<T>>;
+using Numbers = Lines<float>;
+
 using Full = std::integral_constant<int64_t, LANES>;
 
 // 0, 1, 2, … 15.

@@ -20,6 +20,12 @@ inline __m256i load256(const void* p) {
 inline __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline void store128(void* p, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
 
+constexpr int TILE = 2;  // rows and columns of sums that registers hold
+inline F32 in_register(F32 x) {
+  asm("" : "+x"(x.a), "+x"(x.b));
+  return x;
+}
+
 inline F32 set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline F32 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 inline F32 load(const f16* p) {

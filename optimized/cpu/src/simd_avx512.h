@@ -14,6 +14,12 @@ struct Two {
   F32 a, b;
 };
 
+constexpr int TILE = 4;  // rows and columns of sums that registers hold
+inline F32 in_register(F32 x) {
+  asm("" : "+v"(x.v));
+  return x;
+}
+
 inline F32 set(float x) { return {_mm512_set1_ps(x)}; }
 inline F32 load(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline F32 load(const f16* p) {

@@ -12,6 +12,10 @@ struct Two {
   F32 a, b;
 };
 
+constexpr int TILE = 2;  // rows and columns of sums that registers hold
+// The same number, which the compiler does not read from memory again where it is used again.
+inline const F32& in_register(const F32& x) { return x; }
+
 template <class F>
 inline F32 each(const F& value) {
   F32 result;
