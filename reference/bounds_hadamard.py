@@ -36,8 +36,8 @@ from nibblespec.reference.bounds import (
     gamma_float64,
 )
 from nibblespec.reference.hadamard import split_axis
-from nibblespec.reference.hadamard_matrices import sylvester
 from nibblespec.reference.rounding import FLOAT_DTYPES, Array, Float32, Float64
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import sylvester
 
 RADIX_DIGITS = 4
 """Binary digits of the largest radix that the bound covers, 16."""

@@ -5,7 +5,7 @@
     had_K over K: products summed in the order of the index
     times float32(1/√n), then one rounding to the output dtype
 
-A matrix had_K is taken as it is given; `hadamard_matrices` makes some.
+A matrix had_K is taken as it is given; `spec.bitnest_package.v1.hadamard_matrices` makes some.
 """
 
 import math

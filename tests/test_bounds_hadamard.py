@@ -9,8 +9,8 @@ from nibblespec.reference.bounds_hadamard import (
     walsh_hadamard_float64,
 )
 from nibblespec.reference.hadamard import hadamard
-from nibblespec.reference.hadamard_matrices import hadamard_matrix, sylvester
 from nibblespec.reference.rounding import DTYPES, FLOAT_DTYPES, Array, Float32
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix, sylvester
 from nibblespec.spec.operations import FloatDtype
 
 SHAPES = [(1, 64), (1, 2048), (12, 16), (28, 32), (148, 8), (172, 2)]

@@ -11,11 +11,11 @@ from nibblespec.reference.activations import quantize_activations
 from nibblespec.reference.bounds import outside
 from nibblespec.reference.bounds_hadamard import hadamard_bounded
 from nibblespec.reference.hadamard import hadamard
-from nibblespec.reference.hadamard_matrices import hadamard_matrix
 from nibblespec.reference.kv import kv_dequantize, kv_quantize
 from nibblespec.reference.nested import nested_reconstruct
 from nibblespec.reference.nested_encoder import encode_nested, encode_residual
 from nibblespec.reference.rounding import Array
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix
 from safetensors.numpy import load_file
 
 UPSTREAM = files("nibblespec.conformance.vectors").joinpath("upstream")

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from nibblespec.reference.hadamard import hadamard, inverse_root
-from nibblespec.reference.hadamard_matrices import ORDERS, hadamard_matrix
 from nibblespec.reference.rounding import DTYPES, FLOAT_DTYPES, Array, Float32
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import ORDERS, hadamard_matrix
 from nibblespec.spec.operations import FloatDtype
 
 from tests.nested_layers import bits, float32

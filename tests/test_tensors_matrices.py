@@ -11,8 +11,8 @@ from nibblespec.conformance.artifacts.findings import Finding
 from nibblespec.conformance.artifacts.orthogonality import tolerance
 from nibblespec.conformance.examples.bitnest_content_faults import orthogonal_matrix
 from nibblespec.conformance.examples.files import Tensor, tensor
-from nibblespec.reference.hadamard_matrices import hadamard_matrix
 from nibblespec.reference.nested_encoder import encode_nested
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix
 from nibblespec.spec.operations import Array
 
 from tests.contents import bitnest_findings, ids

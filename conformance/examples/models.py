@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 from nibblespec.conformance.examples.files import Example, Tensor, tensor
 from nibblespec.reference.dashq_encoder import encode_dashq
-from nibblespec.reference.hadamard_matrices import hadamard_matrix
 from nibblespec.reference.nested_encoder import encode_nested
 from nibblespec.reference.planes import pack_planes
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix
 from nibblespec.spec.operations import Array
 
 DASHQ = "dashq-packed-linear"

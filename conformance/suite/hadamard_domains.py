@@ -11,7 +11,7 @@ from nibblespec.conformance.suite.gate import require
 from nibblespec.conformance.suite.properties import Domain
 from nibblespec.conformance.suite.signatures import DTYPES
 from nibblespec.conformance.suite.strategies import SEEDS, float_dtypes
-from nibblespec.reference.hadamard_matrices import hadamard_matrix
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix
 from nibblespec.spec.operations import Array, Capabilities, Float32, FloatDtype
 
 ORDERS = (28, 172, 148, 12, 2, 4, 20, 36, 40, 44, 52, 60, 108, 140, 156)

@@ -10,8 +10,8 @@ from nibblespec.reference.hadamard import (
     split_axis,
     walsh_hadamard,
 )
-from nibblespec.reference.hadamard_matrices import sylvester
 from nibblespec.reference.rounding import Array, Float32, round_float32, round_float64
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import sylvester
 from nibblespec.spec.operations import FloatDtype, Hadamard
 
 from tests.teeth.sums import pairwise

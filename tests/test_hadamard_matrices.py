@@ -4,20 +4,21 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from nibblespec.reference.hadamard_matrices import (
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import (
     ORDERS,
     Integers,
     characters,
     complementary_sequences,
     hadamard_matrix,
     orbits,
+    order_for,
     paley_1,
     paley_2,
     sylvester,
 )
 
 PUBLISHED = {28, 148, 172}
-WIDER_FIELD = {12, 20, 36, 40, 44, 52, 60, 108, 140, 156}
+WIDER_FIELD = {12, 20, 36, 40, 44, 52, 60, 76, 108, 140, 156}
 
 
 def test_every_order_that_packages_use_is_there() -> None:
@@ -96,7 +97,7 @@ def test_sylvester_has_powers_of_two_only(order: int) -> None:
         (paley_1, 16, "q: expected an odd prime, or the square of one, found 15"),
         (paley_1, 0, "order: expected at least 4"),
         (paley_2, 16, "order: expected a field of q ≡ 1 mod 4 elements, found 7"),
-        (paley_2, 13, "halves: expected a divisor of order = 13"),
+        (paley_2, 13, "order: expected an even number, found 13"),
         (paley_2, 44, "q: expected an odd prime, or the square of one, found 21"),
         (paley_2, 100, "q: expected an odd prime, or the square of one, found 49"),
         (characters, 4, "q: expected an odd prime, or the square of one, found 4"),
@@ -129,3 +130,25 @@ def test_other_orders_are_refused(order: int) -> None:
 def test_an_order_is_an_integer(order: object) -> None:
     with pytest.raises(TypeError, match="order: expected an integer"):
         hadamard_matrix(order)
+
+
+@pytest.mark.parametrize(
+    ("width", "order"),
+    [
+        (1, 1),
+        (576, 36),
+        (1536, 12),
+        (4864, 76),
+        (8192, 1),
+        (11008, 172),
+        (14336, 28),
+        (18944, 148),
+        (96, 12),
+        (6, None),
+        (8960, 140),
+    ],
+)
+def test_a_width_has_the_smallest_order_that_leaves_a_power_of_two(
+    width: int, order: int | None
+) -> None:
+    assert order_for(width) == order

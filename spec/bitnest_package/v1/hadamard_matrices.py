@@ -1,6 +1,7 @@
 """Hadamard matrices of the orders that packages use, by construction.
 
-A reader takes had_K from its package; this is for producers and for tests. H is ±1 with
+Chapter 10.4 of the specification in code. A reader takes had_K from its package; this is for
+producers and for tests. H is ±1 with
 H·Hᵀ = K·I. Orders come from
 
 - Sylvester: Kronecker products with the matrix of order 2;
@@ -16,17 +17,23 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import numpy as np
-from nibblespec.reference.arguments import check_choice, check_divides, check_integer
-from nibblespec.reference.rounding import Float32
+from nibblespec.spec.operations import Float32
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 
 PALEY_1 = (12, 20, 44, 60, 108, 140)
-PALEY_2 = (28, 36, 52, 148)
+PALEY_2 = (28, 36, 52, 76, 148)
 
 LARGEST_SEARCH = 12
 """Free signs of a sequence that the search covers: the square of 2^12 pairs."""
+
+
+def order_for(width: int) -> int | None:
+    """Return the smallest of ORDERS, K, for which width = K·2^k; None where there is none."""
+    check_integer(width, "width", 1)
+    quotients = ((order, width // order) for order in ORDERS if width % order == 0)
+    return next((order for order, columns in quotients if columns.bit_count() == 1), None)
 
 
 @cache
@@ -37,7 +44,8 @@ def hadamard_matrix(order: int) -> Float32:
     where it is none of ORDERS.
     """
     check_integer(order, "order", 1)
-    check_choice(str(order), "order", [str(known) for known in ORDERS])
+    if order not in CONSTRUCTIONS:
+        raise ValueError(f"order: expected one of {', '.join(map(str, ORDERS))}, found {order}")
     matrix = CONSTRUCTIONS[order]().astype(np.float32)
     matrix.flags.writeable = False
     return matrix
@@ -79,7 +87,8 @@ def paley_2(order: int) -> Integers:
     each 0, on the diagonal, another. Raises ValueError for another q.
     """
     check_integer(order, "order", 4)
-    check_divides(2, order, "halves", "order")
+    if order % 2:
+        raise ValueError(f"order: expected an even number, found {order}")
     check_field(order // 2 - 1, 1)
     conference = np.ones((order // 2, order // 2), np.int64)
     conference[1:, 1:] = characters(order // 2 - 1)
@@ -111,6 +120,14 @@ def characters(q: int) -> Integers:
     character[0] = 0
     table: Integers = character[difference]
     return table
+
+
+def check_integer(value: object, name: str, low: int) -> None:
+    """Require an int of at least `low`; no bool."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: expected an integer, found {value!r}")
+    if value < low:
+        raise ValueError(f"{name}: expected at least {low}, found {value}")
 
 
 def check_field(q: int, remainder: int) -> None:
