@@ -17,7 +17,7 @@ from nibblespec.optimized.kernels.configurations import (
     Table,
     configuration,
 )
-from nibblespec.optimized.kernels.dashq_linear import part_columns, step_columns
+from nibblespec.optimized.kernels.dashq_linear import part_steps, step_columns
 from nibblespec.optimized.kernels.implementation import OPERATIONS as KERNELS
 from nibblespec.optimized.kernels.launch import launch
 from nibblespec.optimized.kernels.words import rows_are_aligned, unpack_words_kernel
@@ -43,6 +43,16 @@ def on_device(*arguments: Any) -> Any:  # noqa: ANN401  # what an operation take
     return tuple(one.to(DEVICE) if isinstance(one, Tensor) else one for one in arguments)
 
 
+def expect_bound(module: Module, dtype: FloatDtype, tokens: int) -> None:
+    """Hold a layer of large sums that cancel, with a bias, to the bound."""
+    module = module.model_copy(update={"linear_dtype": dtype})
+    layer = make_layer(make_tame_weight(module, dtype, 0), tokens, "cancelling", "small", 0)
+    weight = layer.weight.words, layer.weight.scale, layer.weight.zero
+    found = backend.dashq_linear(layer.x, *weight, layer.bias, module)
+    bounded = dashq_linear_bounded(layer.x, *weight, layer.bias, module, "fused", "rounded")
+    expect_within("dashq_linear", found, bounded)
+
+
 @pytest.mark.skipif(not INTERPRETED, reason="reaches into the interpreter")
 @pytest.mark.parametrize("name", CHECKS)
 def test_kernels_pass_the_check_of(name: str) -> None:
@@ -61,15 +71,22 @@ def test_weights_are_those_of_plain_pytorch(call: Call) -> None:
 def test_every_launch_configuration_keeps_the_bound(
     tokens: int, module: Module, dtype: FloatDtype
 ) -> None:
-    module = module.model_copy(update={"linear_dtype": dtype})
-    layer = make_layer(make_tame_weight(module, dtype, 0), tokens, "cancelling", "small", 0)
-    weight = layer.weight.words, layer.weight.scale, layer.weight.zero
-    found = backend.dashq_linear(layer.x, *weight, layer.bias, module)
-    bounded = dashq_linear_bounded(layer.x, *weight, layer.bias, module, "fused", "rounded")
-    expect_within("dashq_linear", found, bounded)
+    expect_bound(module, dtype, tokens)
 
 
-@pytest.mark.parametrize("columns", [1, 31, 32, 33, 511, 512, 513, 1023, 1025])
+@pytest.mark.skipif(not INTERPRETED, reason="a device has one configuration")
+@pytest.mark.parametrize("device", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("tokens", [1, 17, 65])
+@pytest.mark.parametrize("module", [FAST, GENERAL], ids=["fast", "general"])
+def test_configurations_of_devices_keep_the_bound_too(
+    device: str, tokens: int, module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nibblespec.optimized.kernels.dashq_linear.INTERPRETED", False)
+    monkeypatch.setattr("nibblespec.optimized.kernels.configurations.device_name", lambda _: device)
+    expect_bound(module, "bfloat16", tokens)
+
+
+@pytest.mark.parametrize("columns", [1, 31, 32, 33, 511, 512, 513, 1023, 1025, 8193])
 def test_every_number_of_steps_and_parts_keeps_the_bound(columns: int) -> None:
     module = make_module(4, 3, columns, 1, 0, "bfloat16", "float32")
     layer = make_layer(make_tame_weight(module, "float32", 0), 2, "ordinary", "none", 0)
@@ -79,14 +96,17 @@ def test_every_number_of_steps_and_parts_keeps_the_bound(columns: int) -> None:
     expect_within("dashq_linear", found, bounded)
 
 
-def test_samples_cover_one_part_and_several() -> None:
-    def parts(columns: int) -> int:
+def test_samples_have_one_part_and_several_of_one_step_and_several() -> None:
+    def steps_of_parts(columns: int) -> tuple[int, int]:
         layout = DashqLayout(4, 1, 3, columns, columns)
-        of_a_part = part_columns(layout, step_columns(layout, torch.float32))
-        return -(-columns // of_a_part)
+        steps = -(-columns // step_columns(layout, torch.float32))
+        of_a_part = part_steps(layout, steps)
+        return -(-steps // of_a_part), of_a_part
 
-    assert parts(512) == 1
-    assert parts(513) > 1
+    assert steps_of_parts(32) == (1, 1)
+    parts, steps = steps_of_parts(8193)
+    assert parts > 1
+    assert steps > 1
 
 
 @pytest.mark.parametrize("table", [DASHQ_LINEAR, DASHQ_LINEAR_GENERAL], ids=["fast", "general"])

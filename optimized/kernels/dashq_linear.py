@@ -65,7 +65,8 @@ def dashq_linear_kernel(
     columns: tl.tensor,
     stored_columns: tl.tensor,
     row_words: tl.tensor,
-    part_columns: tl.tensor,
+    row_groups: tl.tensor,
+    part_steps: tl.tensor,
     parts: tl.tensor,
     NBITS: tl.constexpr,
     GROUP: tl.constexpr,
@@ -80,7 +81,7 @@ def dashq_linear_kernel(
 ) -> None:
     """Write y [tokens, rows], or, SPLIT, the sum of one part: float32 [parts, tokens, rows].
 
-    WHOLE: BLOCK_K divides `columns`. part_columns is a multiple of BLOCK_K.
+    WHOLE: BLOCK_K divides `columns`. part_steps: steps of BLOCK_K columns in a part.
     """
     token_blocks = (tokens + BLOCK_M - 1) // BLOCK_M
     row_blocks = (rows + BLOCK_N - 1) // BLOCK_N
@@ -94,24 +95,25 @@ def dashq_linear_kernel(
     total = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
     for part in range(first_part, last_part):
         part_sum = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
-        begin = part * part_columns
-        for first in range(begin, min(begin + part_columns, columns), BLOCK_K):
+        begin = part * part_steps
+        for step in range(begin, min(begin + part_steps, (columns + BLOCK_K - 1) // BLOCK_K)):
             weight = weight_tile(
                 words,
                 scale,
                 zero,
                 row,
-                first,
+                step,
                 rows,
                 stored_columns,
                 row_words,
+                row_groups,
                 NBITS,
                 GROUP,
                 FP8,
                 BLOCK_K,
                 ALIGNED,
             )
-            column = first + tl.arange(0, BLOCK_K)
+            column = step * BLOCK_K + tl.arange(0, BLOCK_K)
             inside = (token < tokens)[None, :]
             if not WHOLE:
                 # Padding columns may hold infinite weights: 0 there, not only in x.
@@ -136,11 +138,10 @@ def dashq_linear_kernel(
         tl.store(y + place, round_to(total, y.dtype.element_ty), mask=inside)
 
 
-def part_columns(layout: DashqLayout, block_k: int) -> int:
-    """Return the columns of a part, a multiple of block_k, from the layer's shape alone."""
-    steps = triton.cdiv(layout.columns, block_k)
+def part_steps(layout: DashqLayout, steps: int) -> int:
+    """Return how many of a layer's steps along K make a part, from the layer's shape alone."""
     wanted = max(1, PROGRAMS // triton.cdiv(layout.rows, ROWS_OF_A_PART))
-    return block_k * int(triton.cdiv(steps, min(wanted, MOST_PARTS, steps)))
+    return int(triton.cdiv(steps, min(wanted, MOST_PARTS, steps)))
 
 
 def is_fast(layout: DashqLayout, dtype: torch.dtype) -> bool:
@@ -177,8 +178,9 @@ def dashq_linear(
     tokens, rows, columns = x.shape[0], layout.rows, layout.columns
     y = torch.empty(tokens, rows, dtype=x.dtype, device=x.device)
     block_k = step_columns(layout, x.dtype)
-    of_a_part = part_columns(layout, block_k)
-    parts = triton.cdiv(columns, of_a_part)
+    steps = triton.cdiv(columns, block_k)
+    of_a_part = part_steps(layout, steps)
+    parts = triton.cdiv(steps, of_a_part)
     split = parts > 1 and tokens <= SPLIT_TOKENS
     aligned = rows_are_aligned(rows, layout.stored_columns, layout.nbits)
     table = DASHQ_LINEAR if is_fast(layout, x.dtype) else DASHQ_LINEAR_GENERAL
@@ -198,6 +200,7 @@ def dashq_linear(
         columns,
         layout.stored_columns,
         word_count(layout.stored_columns, layout.nbits),
+        layout.stored_columns // layout.group_size,
         of_a_part,
         parts,
         exact=True,

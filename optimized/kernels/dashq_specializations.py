@@ -15,7 +15,7 @@ from nibblespec.optimized.kernels.dashq_linear import (
     is_fast,
     step_columns,
 )
-from nibblespec.optimized.kernels.dashq_reconstruct import dashq_reconstruct_kernel
+from nibblespec.optimized.kernels.dashq_reconstruct import dashq_reconstruct_kernel, warps
 from nibblespec.optimized.kernels.ptx import Promises
 from nibblespec.optimized.kernels.tiles import FLAT_BLOCK
 from nibblespec.optimized.kernels.words import (
@@ -27,6 +27,9 @@ from nibblespec.optimized.layout import DashqLayout, codes_per_word
 
 WIDTHS = range(1, 9)
 FLOATS = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+WIDE = {nbits: "words.py" if nbits in (2, 4, 8) else "" for nbits in WIDTHS}
+"""Where all loads are 128 bits wide, if a thread has four words of a tile or more."""
+
 POINTERS = {"bf16": "*bf16", "f16": "*fp16", "f32": "*fp32", "e4m3fn": "*u8", "e5m2": "*u8"}
 MATRIX = r"\b(?:mma\.sync\.\S*\.m16n8k16\.|wgmma\S*\.m64n\d+k16\.|tcgen05\.mma\S*kind::f16)"
 """Matrix instructions of 16-bit factors: 16 columns of K each, for every number of tokens."""
@@ -41,7 +44,7 @@ def _words() -> Iterator[Specialization]:
             kernel=unpack_words_kernel,
             types=types,
             constants={"NBITS": nbits, "BLOCK": FLAT_BLOCK},
-            promises=Promises(exact=True, wide_loads=nbits in (2, 4, 8)),
+            promises=Promises(exact=True, wide_in=WIDE[nbits]),
         )
         yield Specialization(
             name=f"pack_words_b{nbits}",
@@ -71,6 +74,7 @@ def _reconstruct() -> Iterator[Specialization]:
                 "columns": "i32",
                 "stored_columns": "i32",
                 "row_words": "i32",
+                "row_groups": "i32",
             }
             | ({} if rows == 1 else {"rows": "i32"}),
             constants=({"rows": 1} if rows == 1 else {})
@@ -83,8 +87,9 @@ def _reconstruct() -> Iterator[Specialization]:
                 "ALIGNED": 32 % nbits == 0,
             },
             odd=frozenset({"rows"}),  # 1 is compiled as a constant
+            num_warps=warps(32 % nbits == 0),
             promises=Promises(
-                exact=True, rounds_to=None if out == "f32" else out, wide_loads=nbits in (2, 4, 8)
+                exact=True, rounds_to=None if out == "f32" else out, wide_in=WIDE[nbits]
             ),
         )
 
@@ -111,7 +116,8 @@ def _linear_of(
     table = DASHQ_LINEAR if fast else DASHQ_LINEAR_GENERAL
     split = tokens != ANY
     block_k = step_columns(layout, FLOATS[dtype])
-    numbers = ("tokens", "rows", "columns", "stored_columns", "row_words", "part_columns", "parts")
+    sizes = {"tokens", "rows", "columns", "stored_columns", "row_words", "row_groups"}
+    sizes |= {"part_steps", "parts"}
     one = {"tokens": 1} if tokens == 1 else {}  # Triton compiles the number 1 as a constant
     devices = {
         arch: next(
@@ -122,6 +128,7 @@ def _linear_of(
     for tile in dict.fromkeys(devices.values()):
         archs = tuple(arch for arch in ARCHITECTURES if devices[arch] == tile)
         device = "sm_" + "_".join(map(str, archs))
+        of_a_thread = tile.n * block_k * nbits // 32 // (32 * tile.num_warps)  # words
         yield Specialization(
             name=f"dashq_linear_b{nbits}_g{group}_{stored}_{dtype}_{columns}_m{tokens}_{device}",
             kernel=dashq_linear_kernel,
@@ -132,7 +139,7 @@ def _linear_of(
                 "zero": pointer,
                 "bias": x,
                 "y": "*fp32" if split else x,
-                **dict.fromkeys(set(numbers) - set(one), "i32"),
+                **dict.fromkeys(sizes - set(one), "i32"),
             },
             constants=one
             | {
@@ -147,12 +154,14 @@ def _linear_of(
                 "BLOCK_M": tile.m,
                 "BLOCK_K": block_k,
             },
-            odd=frozenset({"tokens", "parts"} | ({"row_words"} if not aligned else set())),
+            odd=frozenset(
+                {"tokens", "part_steps", "parts"} | ({"row_words"} if not aligned else set())
+            ),
             promises=Promises(
                 exact=True,
                 dot_of_float32=dtype == "f32",
                 rounds_to=None if dtype == "f32" else dtype,
-                wide_loads=fast,
+                wide_in=WIDE[nbits] if fast and of_a_thread >= 4 else "",
                 matrix_instruction=None if dtype == "f32" else MATRIX,
             ),
             num_warps=tile.num_warps,

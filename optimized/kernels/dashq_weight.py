@@ -31,40 +31,40 @@ def weight_tile(
     scale: tl.tensor,
     zero: tl.tensor,
     row: tl.tensor,
-    first: tl.tensor,
+    tile: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
     row_words: tl.tensor,
+    row_groups: tl.tensor,
     NBITS: tl.constexpr,
     GROUP: tl.constexpr,
     FP8: tl.constexpr,
     BLOCK: tl.constexpr,
     ALIGNED: tl.constexpr,
 ) -> tl.tensor:
-    """Return rn(rn(q - zero) * scale) of (row[i], first … first + BLOCK - 1): float32 [R, BLOCK].
+    """Return rn(rn(q - zero) * scale) of (row[i], tile · BLOCK + j): float32 [R, BLOCK].
 
     words to row_words (columns: the stored ones) and ALIGNED: as `code_tile` takes them. Code
-    (n, k) has scale and zero at n * (columns // GROUP) + k // GROUP. Both roundings are float32's,
-    as the evaluation `fused` has them: only for kernels launched with exact=True.
+    (n, k) has scale and zero at n * row_groups + k // GROUP. Both roundings are float32's, as the
+    evaluation `fused` has them: only for kernels launched with exact=True.
     """
-    code = code_tile(words, row, first, rows, columns, row_words, NBITS, BLOCK, ALIGNED)
+    code = code_tile(words, row, tile, rows, columns, row_words, NBITS, BLOCK, ALIGNED)
     q = code_to_float32(code)
-    groups = columns // GROUP
     if GROUP % BLOCK == 0 or BLOCK % GROUP == 0:
         # Whole groups, or a part of one: a parameter is loaded once and spread in registers.
         in_tile: tl.constexpr = max(1, BLOCK // GROUP)
-        group = first // GROUP + tl.arange(0, in_tile)
-        inside = (row < rows)[:, None] & (group < groups)[None, :]
-        place = row[:, None] * groups + group[None, :]
+        group = tile * in_tile // max(1, GROUP // BLOCK) + tl.arange(0, in_tile)
+        inside = (row < rows)[:, None] & (group < row_groups)[None, :]
+        place = row[:, None] * row_groups + group[None, :]
         z = load_parameter(zero, place, inside, FP8)
         s = load_parameter(scale, place, inside, FP8)
         grouped = tl.reshape(q, (row.shape[0], in_tile, BLOCK // in_tile))
         weight = (grouped - z[:, :, None]) * s[:, :, None]
         return tl.reshape(weight, (row.shape[0], BLOCK))
     else:
-        column = first + tl.arange(0, BLOCK)
+        column = tile * BLOCK + tl.arange(0, BLOCK)
         inside = (row < rows)[:, None] & (column < columns)[None, :]
-        place = row[:, None] * groups + (column // GROUP)[None, :]
+        place = row[:, None] * row_groups + (column // GROUP)[None, :]
         z = load_parameter(zero, place, inside, FP8)
         s = load_parameter(scale, place, inside, FP8)
         return (q - z) * s

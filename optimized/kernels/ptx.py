@@ -23,7 +23,10 @@ class Promises:
     rounds_to: str | None = None
     """`bf16` or `f16`: values are rounded to it by the instruction that rounds to nearest even."""
     wide_loads: bool = False
-    """The main loads are 128 bits wide, to registers or straight to shared memory."""
+    """Some load is 128 bits wide, to registers or straight to shared memory."""
+    wide_in: str = ""
+    """A file of this package: all loads that are written there are 128 bits wide. Where several
+    operands are loaded, one of them keeps `wide_loads` for all."""
     matrix_instruction: str | None = None
     """A regular expression: products go through such an instruction."""
 
@@ -60,6 +63,10 @@ WIDE_LOAD = re.compile(
     r"|\bcp\.async\.c[ag]\.shared\.global.*(?:, 0x10\b|, 16\b)"
 )
 
+_FILE = re.compile(r'^\s*\.file\s+(\d+) "([^"]+)"', re.MULTILINE)
+_PLACE = re.compile(r"\s*\.loc\s+(\d+) ")
+_LOAD = re.compile(r"\bld\.global|\bcp\.async\.c[ag]\.")
+
 ROUNDING: Mapping[str, re.Pattern[str]] = {
     "bf16": re.compile(r"\bcvt\.rn\.bf16(?:x2)?\.f32\b"),
     "f16": re.compile(r"\bcvt\.rn\.f16(?:x2)?\.f32\b"),
@@ -87,8 +94,28 @@ def _broken(ptx: str, promises: Promises) -> Iterator[str]:
         yield f"no rounding to {promises.rounds_to} by cvt.rn"
     if promises.wide_loads and not WIDE_LOAD.search(ptx):
         yield f"no load of 128 bits; the widest are {_widest_loads(ptx)}"
+    if promises.wide_in:
+        yield from _narrow_loads(ptx, promises.wide_in)
     if promises.matrix_instruction and not re.search(promises.matrix_instruction, ptx):
         yield f"no matrix instruction {promises.matrix_instruction}"
+
+
+def _narrow_loads(ptx: str, file: str) -> Iterator[str]:
+    """Yield what is wrong with the loads of a file, which the compiler notes beside them."""
+    numbers = {number for number, path in _FILE.findall(ptx) if path.rpartition("/")[2] == file}
+    here, loads = False, []
+    for line in ptx.splitlines():
+        place = _PLACE.match(line)
+        if place:
+            here = place[1] in numbers
+        elif here and _LOAD.search(line):
+            loads.append(line.strip())
+    if not loads:
+        yield f"no load in {file}"
+    for load in loads:
+        if not WIDE_LOAD.search(load):
+            yield f"a load of less than 128 bits in {file}: {load}"
+            return
 
 
 def _line(text: str, place: int) -> str:

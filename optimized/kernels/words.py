@@ -43,7 +43,7 @@ def spread_words(word: tl.tensor, NBITS: tl.constexpr) -> tl.tensor:
 def code_tile(
     words: tl.tensor,
     row: tl.tensor,
-    first: tl.tensor,
+    tile: tl.tensor,
     rows: tl.tensor,
     columns: tl.tensor,
     row_words: tl.tensor,
@@ -51,21 +51,22 @@ def code_tile(
     BLOCK: tl.constexpr,
     ALIGNED: tl.constexpr,
 ) -> tl.tensor:
-    """Return codes (row[i], first … first + BLOCK - 1), uint32 [R, BLOCK].
+    """Return codes (row[i], tile · BLOCK + j), j = 0 … BLOCK - 1: uint32 [R, BLOCK].
 
-    words: *int32, the codes of a matrix [rows, columns]. row: int64 [R]. first: a multiple of
-    BLOCK, int64 where columns may be. ALIGNED: as `rows_are_aligned` says; then a row has
-    `row_words` words, a parameter by itself so that the compiler knows whether 16 divides it.
-    What lies outside the matrix is 0 or another code of it; nothing outside `words` is read.
+    words: *int32, the codes of a matrix [rows, columns]. row: int64 [R]. tile: int64 where columns
+    may be. ALIGNED: as `rows_are_aligned` says; then a row has `row_words` words, a parameter by
+    itself, and places are counted in tiles, so that the compiler sees what divides them and loads
+    128 bits. What lies outside the matrix is 0 or another code; only `words` is read.
     """
     if ALIGNED:
-        place = first // (32 // NBITS) + tl.arange(0, BLOCK * NBITS // 32)
+        place = tile * (BLOCK * NBITS // 32) + tl.arange(0, BLOCK * NBITS // 32)
         inside = (row < rows)[:, None] & (place < row_words)[None, :]
         word = tl.load(words + row[:, None] * row_words + place[None, :], mask=inside, other=0)
         spread = spread_words(word.to(tl.uint32, bitcast=True), NBITS)
         return tl.reshape(spread, (row.shape[0], BLOCK))
     else:
         # One division in 64 bits per row; within the tile 32 bits are enough.
+        first = tile * BLOCK
         start = row * columns + first
         start_word = start // (32 // NBITS)
         phase = (start - start_word * (32 // NBITS)).to(tl.int32)
@@ -99,9 +100,9 @@ def unpack_words_kernel(
 ) -> None:
     """Write uint8 codes [count]: one row of a matrix, BLOCK codes per program."""
     row = tl.zeros((1,), tl.int64)
-    first = tl.program_id(0).to(tl.int64) * BLOCK
-    code = code_tile(words, row, first, 1, count, word_count, NBITS, BLOCK, 32 % NBITS == 0)
-    place = first + tl.arange(0, BLOCK)[None, :]
+    tile = tl.program_id(0).to(tl.int64)
+    code = code_tile(words, row, tile, 1, count, word_count, NBITS, BLOCK, 32 % NBITS == 0)
+    place = tile * BLOCK + tl.arange(0, BLOCK)[None, :]
     tl.store(codes + place, code.to(tl.uint8), mask=place < count)
 
 
