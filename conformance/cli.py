@@ -212,7 +212,7 @@ def inspect(
     from nibblespec.conformance.artifacts.findings import count
     from nibblespec.conformance.artifacts.inspect import inspect_manifest
     from nibblespec.conformance.artifacts.inspect_files import inspect_files
-    from nibblespec.conformance.artifacts.render_inspect import (
+    from nibblespec.conformance.artifacts.output.render_inspect import (
         inspection_json,
         inspection_text,
     )
@@ -377,14 +377,14 @@ def _rendered(
     output: Output, reports: "Sequence[Report]", failures: "Sequence[Failure]", *, strict: bool
 ) -> str:
     if output is Output.json:
-        from nibblespec.conformance.artifacts.render_json import reports_json
+        from nibblespec.conformance.artifacts.output.render_json import reports_json
 
         return reports_json(reports, failures, version=_version())
     if output is Output.sarif:
-        from nibblespec.conformance.artifacts.render_sarif import reports_sarif
+        from nibblespec.conformance.artifacts.output.render_sarif import reports_sarif
 
         return reports_sarif(reports, failures, version=_version())
-    from nibblespec.conformance.artifacts.render_text import reports_text
+    from nibblespec.conformance.artifacts.output.render_text import reports_text
 
     width, colour = _terminal()
     return reports_text(reports, failures, strict=strict, width=width, colour=colour)

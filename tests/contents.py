@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nibblespec.conformance.artifacts.blocks import TensorBytes, find_source
 from nibblespec.conformance.artifacts.contents import check_contents
 from nibblespec.conformance.artifacts.findings import Finding
 from nibblespec.conformance.artifacts.manifest import ManifestReport
-from nibblespec.conformance.artifacts.safetensors_headers import Header, read_header
-from nibblespec.conformance.artifacts.tensor_entries import TensorEntry
+from nibblespec.conformance.artifacts.reading.blocks import TensorBytes, find_source
+from nibblespec.conformance.artifacts.reading.safetensors_headers import Header, read_header
+from nibblespec.conformance.artifacts.reading.tensor_entries import TensorEntry
 from nibblespec.conformance.examples.files import Tensor, safetensors_bytes, tensor
 from nibblespec.reference.dashq_encoder import PackedModule
 from nibblespec.reference.planes import pack_nibbles

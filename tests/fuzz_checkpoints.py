@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from nibblespec.conformance.artifacts.checksums import CHECKSUMS
-from nibblespec.conformance.artifacts.render_json import reports_json
-from nibblespec.conformance.artifacts.render_sarif import reports_sarif
-from nibblespec.conformance.artifacts.render_text import reports_text
+from nibblespec.conformance.artifacts.bitnest.checksums import CHECKSUMS
+from nibblespec.conformance.artifacts.output.render_json import reports_json
+from nibblespec.conformance.artifacts.output.render_sarif import reports_sarif
+from nibblespec.conformance.artifacts.output.render_text import reports_text
 from nibblespec.conformance.artifacts.validate import Report, check_path
 from nibblespec.conformance.examples.files import INDEX
 from nibblespec.conformance.examples.models import BITNEST, DASHQ, SHARDS

@@ -27,10 +27,10 @@ from typing import Any, TypeAlias
 from nibblespec.conformance.artifacts.findings import worst
 from nibblespec.conformance.artifacts.inspect import inspect_manifest
 from nibblespec.conformance.artifacts.manifest import check_manifest
-from nibblespec.conformance.artifacts.render_inspect import inspection_json, inspection_text
-from nibblespec.conformance.artifacts.render_json import reports_json
-from nibblespec.conformance.artifacts.render_sarif import reports_sarif
-from nibblespec.conformance.artifacts.render_text import reports_text
+from nibblespec.conformance.artifacts.output.render_inspect import inspection_json, inspection_text
+from nibblespec.conformance.artifacts.output.render_json import reports_json
+from nibblespec.conformance.artifacts.output.render_sarif import reports_sarif
+from nibblespec.conformance.artifacts.output.render_text import reports_text
 from nibblespec.conformance.artifacts.validate import Report
 
 from tests.peak_memory import peak_memory

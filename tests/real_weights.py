@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from gguf import GGUFReader, dequantize
-from nibblespec.conformance.artifacts.bitnest_statistics import correlation
+from nibblespec.conformance.artifacts.bitnest.statistics import correlation
 from nibblespec.conformance.artifacts.findings import Finding
 from nibblespec.reference.dashq_encoder import encode_dashq
 from nibblespec.reference.nested_encoder import encode_nested

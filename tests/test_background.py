@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from nibblespec.conformance.artifacts.background import in_order
+from nibblespec.conformance.artifacts.reading.background import in_order
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_what_takes_too_long_is_not_waited_for(release: threading.Event) -> None
 def test_what_hangs_does_not_keep_the_process_from_its_end() -> None:
     program = (
         "import signal, threading, _thread\n"
-        "from nibblespec.conformance.artifacts.background import in_order\n"
+        "from nibblespec.conformance.artifacts.reading.background import in_order\n"
         "def work(_):\n"
         "    _thread.interrupt_main()\n"
         "    threading.Event().wait()\n"

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nibblespec.conformance.artifacts import bitnest_manifest
+from nibblespec.conformance.artifacts.bitnest import manifest as bitnest_manifest
 from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.schemas.corpus import bitnest
 from nibblespec.schemas.corpus.bitnest import DOWN, OUT, PLAIN, decoder, layer, manifest

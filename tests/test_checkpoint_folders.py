@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from nibblespec.conformance import InputError, validate
-from nibblespec.conformance.artifacts import checkpoint, folder
+from nibblespec.conformance.artifacts import checkpoint
+from nibblespec.conformance.artifacts.reading import folder
 from nibblespec.conformance.cli import app
 from nibblespec.conformance.examples.files import INDEX
 from nibblespec.conformance.examples.models import BITNEST, DASHQ, SHARDS

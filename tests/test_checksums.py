@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from nibblespec.conformance import validate
-from nibblespec.conformance.artifacts import checksums
-from nibblespec.conformance.artifacts.checksums import CHECKSUMS, stays_inside
+from nibblespec.conformance.artifacts.bitnest import checksums
+from nibblespec.conformance.artifacts.bitnest.checksums import CHECKSUMS, stays_inside
 from nibblespec.conformance.artifacts.findings import Finding
 from nibblespec.conformance.examples.files import Files, checksums_of
 from nibblespec.conformance.examples.models import BITNEST, DASHQ

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from nibblespec.conformance.artifacts import bitnest_manifest, dashq_manifest
+from nibblespec.conformance.artifacts.bitnest import manifest as bitnest_manifest
+from nibblespec.conformance.artifacts.dashq import manifest as dashq_manifest
 from nibblespec.conformance.artifacts.manifest import check_manifest
 from nibblespec.conformance.artifacts.structure import KINDS
 from nibblespec.schemas import load_schema

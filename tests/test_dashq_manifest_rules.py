@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nibblespec.conformance.artifacts import dashq_manifest, dashq_results, names
+from nibblespec.conformance.artifacts import names
+from nibblespec.conformance.artifacts.dashq import manifest as dashq_manifest
+from nibblespec.conformance.artifacts.dashq import results as dashq_results
 from nibblespec.conformance.artifacts.findings import Problem
 from nibblespec.schemas.corpus import dashq
 from nibblespec.schemas.corpus.cases import put

@@ -11,8 +11,8 @@ from nibblespec.conformance.artifacts.inspect import (
     linears,
     split,
 )
-from nibblespec.conformance.artifacts.render_inspect import inspection_json, inspection_text
-from nibblespec.conformance.artifacts.tables import bits_per_weight, human_bytes
+from nibblespec.conformance.artifacts.output.render_inspect import inspection_json, inspection_text
+from nibblespec.conformance.artifacts.output.tables import bits_per_weight, human_bytes
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
 from nibblespec.spec.formats import read_manifest

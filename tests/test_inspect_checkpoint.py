@@ -17,9 +17,9 @@ from nibblespec.conformance.artifacts.inspect_files import (
     inspect_files,
     purpose,
 )
-from nibblespec.conformance.artifacts.render_inspect import inspection_text
-from nibblespec.conformance.artifacts.tables import human_share
-from nibblespec.conformance.artifacts.tensor_entries import TensorEntry
+from nibblespec.conformance.artifacts.output.render_inspect import inspection_text
+from nibblespec.conformance.artifacts.output.tables import human_share
+from nibblespec.conformance.artifacts.reading.tensor_entries import TensorEntry
 from nibblespec.conformance.artifacts.validate import check_path
 from nibblespec.conformance.cli import app
 from nibblespec.conformance.examples.files import Example, Tensor, render

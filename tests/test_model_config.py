@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nibblespec.conformance import Finding, validate
-from nibblespec.conformance.artifacts import dashq_config, dashq_inventory, shards
-from nibblespec.conformance.artifacts.bitnest_config import BITNEST_CONFIG_RULES, BitnestConfig
-from nibblespec.conformance.artifacts.dashq_widths import DASHQ_WIDTH_RULES
+from nibblespec.conformance.artifacts.bitnest.config import BITNEST_CONFIG_RULES, BitnestConfig
+from nibblespec.conformance.artifacts.dashq import config as dashq_config
+from nibblespec.conformance.artifacts.dashq import inventory as dashq_inventory
+from nibblespec.conformance.artifacts.dashq.widths import DASHQ_WIDTH_RULES
 from nibblespec.conformance.artifacts.findings import apply_rules
-from nibblespec.conformance.artifacts.model_config import (
+from nibblespec.conformance.artifacts.reading import shards
+from nibblespec.conformance.artifacts.reading.model_config import (
     head_dim,
     integer,
     key_value_heads,

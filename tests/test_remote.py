@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from huggingface_hub import constants
 from nibblespec.conformance import Finding, InputError, validate
-from nibblespec.conformance.artifacts import hub as reader
+from nibblespec.conformance.artifacts.reading import hub as reader
 from nibblespec.conformance.cli import app
 from nibblespec.conformance.examples.files import INDEX, json_bytes, with_header
 from nibblespec.conformance.examples.models import BITNEST, DASHQ, SHARDS

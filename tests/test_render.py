@@ -7,9 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 from nibblespec.conformance.artifacts.findings import Finding
-from nibblespec.conformance.artifacts.render_json import reports_json
-from nibblespec.conformance.artifacts.render_sarif import reports_sarif, uri
-from nibblespec.conformance.artifacts.render_text import MOST_ENTRIES, reports_text
+from nibblespec.conformance.artifacts.output.render_json import reports_json
+from nibblespec.conformance.artifacts.output.render_sarif import reports_sarif, uri
+from nibblespec.conformance.artifacts.output.render_text import MOST_ENTRIES, reports_text
 from nibblespec.conformance.artifacts.validate import Failure, Level, Report
 from nibblespec.conformance.terminal import plain, visible
 from nibblespec.schemas import load_schema

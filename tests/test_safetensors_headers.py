@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nibblespec.conformance.artifacts import safetensors_headers
 from nibblespec.conformance.artifacts.capped import MAX_FINDINGS
 from nibblespec.conformance.artifacts.findings import Finding
-from nibblespec.conformance.artifacts.safetensors_headers import (
+from nibblespec.conformance.artifacts.reading import safetensors_headers
+from nibblespec.conformance.artifacts.reading.safetensors_headers import (
     MAX_HEADER_BYTES,
     Header,
     check_header,
     header_length,
     read_header,
 )
-from nibblespec.conformance.artifacts.tensor_entries import DTYPE_BITS
+from nibblespec.conformance.artifacts.reading.tensor_entries import DTYPE_BITS
 from safetensors import SafetensorError, deserialize
 
 ONE = {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 from nibblespec.conformance.artifacts.findings import Finding, apply_rules
-from nibblespec.conformance.artifacts.folder import INDEX
-from nibblespec.conformance.artifacts.safetensors_headers import Header
-from nibblespec.conformance.artifacts.shards import SHARD_RULES, Shards, is_plain_name, join
-from nibblespec.conformance.artifacts.tensor_entries import TensorEntry
+from nibblespec.conformance.artifacts.reading.folder import INDEX
+from nibblespec.conformance.artifacts.reading.safetensors_headers import Header
+from nibblespec.conformance.artifacts.reading.shards import SHARD_RULES, Shards, is_plain_name, join
+from nibblespec.conformance.artifacts.reading.tensor_entries import TensorEntry
 
 A, B = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 SOUND = {A: ("x", "y"), B: ("z",)}

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 from nibblespec.conformance.artifacts.findings import Finding
 from nibblespec.conformance.artifacts.manifest import check_manifest
-from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.output.show import show
 from nibblespec.schemas.corpus import bitnest, dashq
 from nibblespec.schemas.corpus.cases import drop, put
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest

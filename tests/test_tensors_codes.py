@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nibblespec.conformance.artifacts import blocks, units, zero_groups
-from nibblespec.conformance.artifacts.blocks import Run
 from nibblespec.conformance.artifacts.findings import Finding
-from nibblespec.conformance.artifacts.zero_groups import Codes, mixed_groups
+from nibblespec.conformance.artifacts.reading import blocks
+from nibblespec.conformance.artifacts.reading.blocks import Run
+from nibblespec.conformance.artifacts.scanning import units, zero_groups
+from nibblespec.conformance.artifacts.scanning.zero_groups import Codes, mixed_groups
 from nibblespec.reference.dashq_encoder import PackedModule, encode_dashq
 from nibblespec.reference.planes import pack_nibbles
 from nibblespec.reference.words import pack_words

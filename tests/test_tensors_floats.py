@@ -5,15 +5,15 @@ from math import isfinite, isnan
 import ml_dtypes
 import numpy as np
 import pytest
-from nibblespec.conformance.artifacts.blocks import Bytes, Run
-from nibblespec.conformance.artifacts.float_contents import (
+from nibblespec.conformance.artifacts.reading.blocks import Bytes, Run
+from nibblespec.conformance.artifacts.reading.tensor_entries import DTYPE_BITS
+from nibblespec.conformance.artifacts.scanning.float_contents import (
     FLOATS,
     float_value,
     scan_finite,
     scan_ones,
 )
-from nibblespec.conformance.artifacts.tensor_entries import DTYPE_BITS
-from nibblespec.conformance.artifacts.zero_groups import scan_scales
+from nibblespec.conformance.artifacts.scanning.zero_groups import scan_scales
 
 NUMPY = {
     "F64": np.float64,

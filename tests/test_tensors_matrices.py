@@ -6,9 +6,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from nibblespec.conformance.artifacts import orthogonality
+from nibblespec.conformance.artifacts.bitnest import orthogonality
+from nibblespec.conformance.artifacts.bitnest.orthogonality import tolerance
 from nibblespec.conformance.artifacts.findings import Finding
-from nibblespec.conformance.artifacts.orthogonality import tolerance
 from nibblespec.conformance.examples.bitnest_content_faults import orthogonal_matrix
 from nibblespec.conformance.examples.files import Tensor, tensor
 from nibblespec.reference.nested_encoder import encode_nested

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nibblespec.conformance import InputError, validate
-from nibblespec.conformance.artifacts import blocks, contents
-from nibblespec.conformance.artifacts.blocks import Bytes, Source, find_source
+from nibblespec.conformance.artifacts import contents
+from nibblespec.conformance.artifacts.reading import blocks
+from nibblespec.conformance.artifacts.reading.blocks import Bytes, Source, find_source
 from nibblespec.conformance.artifacts.validate import check_path
 from nibblespec.conformance.examples.models import BITNEST, DASHQ, SHARDS
 from nibblespec.conformance.examples.write import write_example

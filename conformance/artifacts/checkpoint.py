@@ -3,16 +3,21 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nibblespec.conformance.artifacts import bitnest_inventory, dashq_config, dashq_inventory
-from nibblespec.conformance.artifacts.bitnest_config import BITNEST_CONFIG_RULES, BitnestConfig
-from nibblespec.conformance.artifacts.bitnest_files import BITNEST_FILE_RULES
-from nibblespec.conformance.artifacts.bitnest_inventory import BITNEST_INVENTORY_RULES
+from nibblespec.conformance.artifacts.bitnest import inventory as bitnest_inventory
+from nibblespec.conformance.artifacts.bitnest.config import BITNEST_CONFIG_RULES, BitnestConfig
+from nibblespec.conformance.artifacts.bitnest.files import BITNEST_FILE_RULES
+from nibblespec.conformance.artifacts.bitnest.inventory import BITNEST_INVENTORY_RULES
 from nibblespec.conformance.artifacts.capped import MAX_OF_REQUIREMENT, capped, of_requirement
-from nibblespec.conformance.artifacts.dashq_config import DASHQ_CONFIG_RULES
-from nibblespec.conformance.artifacts.dashq_inventory import DASHQ_INVENTORY_RULES
-from nibblespec.conformance.artifacts.dashq_widths import DASHQ_WIDTH_RULES
+from nibblespec.conformance.artifacts.dashq import config as dashq_config
+from nibblespec.conformance.artifacts.dashq import inventory as dashq_inventory
+from nibblespec.conformance.artifacts.dashq.config import DASHQ_CONFIG_RULES
+from nibblespec.conformance.artifacts.dashq.inventory import DASHQ_INVENTORY_RULES
+from nibblespec.conformance.artifacts.dashq.widths import DASHQ_WIDTH_RULES
 from nibblespec.conformance.artifacts.findings import Finding, Problem, apply_rules, finding
-from nibblespec.conformance.artifacts.folder import (
+from nibblespec.conformance.artifacts.json_findings import as_problem, json_finding
+from nibblespec.conformance.artifacts.manifest import ManifestReport
+from nibblespec.conformance.artifacts.output.show import show
+from nibblespec.conformance.artifacts.reading.folder import (
     CONFIG,
     FOLDER_RULES,
     INDEX,
@@ -20,16 +25,19 @@ from nibblespec.conformance.artifacts.folder import (
     read_document,
     safetensors_names,
 )
-from nibblespec.conformance.artifacts.json_findings import as_problem, json_finding
-from nibblespec.conformance.artifacts.manifest import ManifestReport
-from nibblespec.conformance.artifacts.model_config import Config, integer
-from nibblespec.conformance.artifacts.safetensors_headers import (
+from nibblespec.conformance.artifacts.reading.model_config import Config, integer
+from nibblespec.conformance.artifacts.reading.safetensors_headers import (
     Header,
     check_start,
     header_extent,
 )
-from nibblespec.conformance.artifacts.shards import SHARD_RULES, Shards, find_places, join, unique
-from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.reading.shards import (
+    SHARD_RULES,
+    Shards,
+    find_places,
+    join,
+    unique,
+)
 from nibblespec.spec import json_strict
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest

@@ -13,23 +13,23 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from nibblespec.conformance.artifacts.bitnest_contents import Tensors, bitnest_units
-from nibblespec.conformance.artifacts.blocks import Run, Source, TensorBytes, find_source
-from nibblespec.conformance.artifacts.capped import MAX_OF_REQUIREMENT, capped, of_requirement
-from nibblespec.conformance.artifacts.checksums import (
+from nibblespec.conformance.artifacts.bitnest.checksums import (
     CHECKSUM_RULES,
     CHECKSUMS,
     Checksums,
     digest_of,
     read_checksums,
 )
-from nibblespec.conformance.artifacts.dashq_contents import dashq_units
-from nibblespec.conformance.artifacts.facts import Facts, merge
+from nibblespec.conformance.artifacts.bitnest.contents import Tensors, bitnest_units
+from nibblespec.conformance.artifacts.capped import MAX_OF_REQUIREMENT, capped, of_requirement
+from nibblespec.conformance.artifacts.dashq.contents import dashq_units
 from nibblespec.conformance.artifacts.findings import Finding, apply_rules
-from nibblespec.conformance.artifacts.folder import changed
 from nibblespec.conformance.artifacts.manifest import ManifestReport
-from nibblespec.conformance.artifacts.safetensors_headers import Header
-from nibblespec.conformance.artifacts.units import Job, Unit, jobs_of, part_bytes, run_job
+from nibblespec.conformance.artifacts.reading.blocks import Run, Source, TensorBytes, find_source
+from nibblespec.conformance.artifacts.reading.folder import changed
+from nibblespec.conformance.artifacts.reading.safetensors_headers import Header
+from nibblespec.conformance.artifacts.scanning.facts import Facts, merge
+from nibblespec.conformance.artifacts.scanning.units import Job, Unit, jobs_of, part_bytes, run_job
 from nibblespec.conformance.artifacts.validate import Progress
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest as BitnestManifest
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest

@@ -16,8 +16,8 @@ from nibblespec.conformance.artifacts.inspect import (
     implied_bytes,
     pattern_of,
 )
-from nibblespec.conformance.artifacts.safetensors_headers import Header
-from nibblespec.conformance.artifacts.tensor_entries import TensorEntry
+from nibblespec.conformance.artifacts.reading.safetensors_headers import Header
+from nibblespec.conformance.artifacts.reading.tensor_entries import TensorEntry
 from nibblespec.spec.formats import AnyManifest
 
 EMBEDDINGS = "embeddings"

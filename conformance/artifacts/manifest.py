@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from nibblespec.conformance.artifacts import bitnest_manifest, dashq_manifest
+from nibblespec.conformance.artifacts.bitnest import manifest as bitnest_manifest
 from nibblespec.conformance.artifacts.capped import MAX_OF_REQUIREMENT, capped
+from nibblespec.conformance.artifacts.dashq import manifest as dashq_manifest
 from nibblespec.conformance.artifacts.findings import Finding, Problem, apply_rules, finding
 from nibblespec.conformance.artifacts.json_findings import json_finding
-from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.output.show import show
 from nibblespec.conformance.artifacts.structure import Located, check_structure
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest as DashqManifest
 from nibblespec.spec.formats import FORMATS, AnyManifest, Format, detect

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from nibblespec.conformance.artifacts.findings import Problem
-from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.output.show import show
 from nibblespec.spec.json_strict import pointer
 
 _FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from nibblespec.conformance.artifacts.findings import Problem
-from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.output.show import show
 from nibblespec.spec.json_strict import pointer
 
 Layer = TypeVar("Layer")

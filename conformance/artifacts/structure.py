@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, get_args, get_origin
 
 from nibblespec.conformance.artifacts.findings import Problem
-from nibblespec.conformance.artifacts.show import show
+from nibblespec.conformance.artifacts.output.show import show
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Params
 from nibblespec.spec.formats import AnyManifest, Format
 from nibblespec.spec.json_strict import pointer

@@ -18,10 +18,10 @@ from nibblespec.conformance.artifacts.checkpoint import (
     check_headers,
 )
 from nibblespec.conformance.artifacts.findings import Finding, worst
-from nibblespec.conformance.artifacts.folder import list_folder, read_document
-from nibblespec.conformance.artifacts.hub import SCHEME, open_repository
-from nibblespec.conformance.artifacts.hub_errors import HubError
 from nibblespec.conformance.artifacts.manifest import ManifestReport, check_manifest
+from nibblespec.conformance.artifacts.reading.folder import list_folder, read_document
+from nibblespec.conformance.artifacts.reading.hub import SCHEME, open_repository
+from nibblespec.conformance.artifacts.reading.hub_errors import HubError
 from nibblespec.spec.formats import (
     AnyManifest,
     Format,

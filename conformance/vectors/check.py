@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from nibblespec.conformance.artifacts.tensor_entries import entry_text
+from nibblespec.conformance.artifacts.reading.tensor_entries import entry_text
 from nibblespec.conformance.suite.compare import differ, value_text
 from nibblespec.conformance.suite.results import Result
 from nibblespec.conformance.vectors.golden_set import (

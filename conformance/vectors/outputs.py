@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nibblespec.conformance.artifacts.safetensors_headers import read_header
-from nibblespec.conformance.artifacts.tensor_entries import TensorEntry
+from nibblespec.conformance.artifacts.reading.safetensors_headers import read_header
+from nibblespec.conformance.artifacts.reading.tensor_entries import TensorEntry
 from nibblespec.conformance.terminal import visible
 from nibblespec.conformance.vectors.container import from_little_endian
 from nibblespec.spec.operations import OPERATIONS, Array

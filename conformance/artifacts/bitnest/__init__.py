@@ -1,0 +1,1 @@
+"""The rules on packages of `bitnest-package-v1`."""

@@ -1,0 +1,1 @@
+"""The rules on checkpoints of `dashq-packed-linear`."""

@@ -1,0 +1,1 @@
+"""Reports and inspections as text, JSON and SARIF."""

@@ -1,0 +1,1 @@
+"""What is found in the bytes of tensors, whatever the format."""
