@@ -51,6 +51,13 @@ class Family(StrEnum):
     bitnest = "bitnest-package-v1"
 
 
+class Target(StrEnum):
+    """What a model can be converted to."""
+
+    dashq = "dashq"
+    bitnest = "bitnest"
+
+
 class XfailMode(StrEnum):
     """What becomes of expected failures."""
 
@@ -270,6 +277,81 @@ def example(
     except ValueError as error:
         _fail(str(error))
     _print(f"{folder}: {format_.value}, {f'with the fault {fault}' if fault else 'valid'}\n")
+
+
+@app.command()
+def convert(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL_DIR", help="A Hugging Face folder: config.json, safetensors."
+        ),
+    ],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The folder to write.")],
+    to: Annotated[
+        Target,
+        typer.Option(help="dashq takes any causal language model, bitnest Llama and Qwen2."),
+    ],
+    bits: Annotated[int, typer.Option(min=1, max=8, help="Bits of a code; dashq only.")] = 4,
+    group_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Weights that share a scale.", show_default="32 for dashq, 128 for bitnest"
+        ),
+    ] = None,
+    rotate: Annotated[
+        bool, typer.Option(help="Fold the rotations R1 and R2 into the weights; bitnest only.")
+    ] = True,
+    online_hadamard: Annotated[
+        bool, typer.Option(help="Transform the input of down_proj at run time; bitnest only.")
+    ] = True,
+    nest_head: Annotated[
+        bool, typer.Option("--nest-head", help="Nest lm_head too; bitnest only.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the rotations; bitnest only.")] = 0,
+    base_model: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="The model's Hub id, for the manifest."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a checkpoint that is in OUT already.")
+    ] = False,
+) -> None:
+    """Convert a model to a checkpoint, its weights rounded to nearest.
+
+    OUT is written whole or not at all, and memory does not grow with the model. The exit status is
+    0 where the checkpoint was written, 2 where it was not.
+    """
+    try:
+        from nibblespec.optimized.convert import ConversionError
+        from nibblespec.optimized.convert import convert as run
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        _fail("convert needs torch: pip install 'nibblespec[optimized]'")
+    from nibblespec.conformance.progress import progress_bar
+
+    try:
+        with cleaning_up(), progress_bar(model) as progress:
+            run(
+                model,
+                out,
+                to=to.value,
+                bits=bits,
+                group_size=group_size,
+                rotate=rotate,
+                online_hadamard=online_hadamard,
+                nest_head=nest_head,
+                seed=seed,
+                base_model=base_model,
+                overwrite=overwrite,
+                progress=progress,
+            )
+    except ConversionError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename or out}: {error.strerror or error}")
+    _print(f"{out}: {to.value}, written\n")
 
 
 @app.command()

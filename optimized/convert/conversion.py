@@ -1,0 +1,157 @@
+"""The converter: a Hugging Face folder in, a checkpoint out, whole or not at all."""
+
+from collections.abc import Callable
+from math import gcd
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from nibblespec.optimized.convert.architecture import Layer, read_architecture
+from nibblespec.optimized.convert.bitnest import Plan as BitnestPlan
+from nibblespec.optimized.convert.bitnest import write_bitnest
+from nibblespec.optimized.convert.dashq import plan_dashq, write_dashq
+from nibblespec.optimized.convert.errors import ConversionError
+from nibblespec.optimized.convert.folder import replacing
+from nibblespec.optimized.convert.rotations import rotations
+from nibblespec.optimized.convert.source import Source, open_source
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes of weights that are done, and with all there are."""
+
+SHARD_BYTES = 5_000_000_000
+DASHQ_GROUP = 32
+BITNEST_GROUP = 128
+
+
+def convert(
+    model_dir: str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    to: Literal["dashq", "bitnest"],
+    bits: int = 4,
+    group_size: int | None = None,
+    rotate: bool = True,
+    online_hadamard: bool = True,
+    nest_head: bool = False,
+    seed: int = 0,
+    base_model: str | None = None,
+    shard_bytes: int = SHARD_BYTES,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> None:
+    """Convert the model in `model_dir`, config.json with safetensors, to a checkpoint in `out`.
+
+    Weights are rounded to nearest. They are read and written in blocks: memory does not grow with
+    the model, for `bitnest` with its largest layer (twice that in float32).
+
+    to: `dashq` takes any causal language model, `bitnest` Llama and Qwen2.
+    bits: of a dashq code, 1 to 8.
+    group_size: weights that share a scale, 32 in dashq, 128 in bitnest by default. Where it does
+        not divide a width, dashq takes a half, quarter … of it, down to 16, for that layer; bitnest
+        has one for all.
+    rotate: whether bitnest's weights are rotated by R1 and R2, from `seed`.
+    online_hadamard: whether the input of down_proj goes through R4 at run time.
+    nest_head: whether bitnest's lm_head is nested too.
+    base_model: Hub id of the model, for the manifest.
+    shard_bytes: most bytes of tensors in a file of dashq.
+    overwrite: whether a checkpoint that is in `out` already is replaced, in one step at the end.
+
+    Raises ConversionError for a model that cannot be converted or an `out` that cannot be written,
+    ValueError for an argument out of range, OSError where a disk fails.
+    """
+    if to not in ("dashq", "bitnest"):
+        raise ValueError(f"to: expected dashq or bitnest, found {to!r}")
+    if not 1 <= bits <= 8:
+        raise ValueError(f"bits: expected 1 … 8, found {bits}")
+    if group_size is not None and group_size < 1:
+        raise ValueError(f"group_size: expected at least 1, found {group_size}")
+    if not Path(model_dir).is_dir():
+        raise ConversionError(f"{model_dir}: expected the folder of a Hugging Face model")
+    source = open_source(Path(model_dir))
+    done = _Count(sum(stored.size for stored in source.tensors.values()), progress)
+    if to == "dashq":
+        group = group_size or DASHQ_GROUP
+        plan = plan_dashq(source, bits, group)
+        with replacing(Path(out), source.folder, overwrite=overwrite) as folder:
+            write_dashq(
+                source,
+                plan,
+                folder,
+                bits=bits,
+                group_size=group,
+                base_model=base_model,
+                shard_bytes=shard_bytes,
+                advance=done.advance,
+            )
+        return
+    nested = _plan_bitnest(
+        source,
+        group_size or BITNEST_GROUP,
+        rotate=rotate,
+        online_hadamard=online_hadamard,
+        nest_head=nest_head,
+        seed=seed,
+    )
+    with replacing(Path(out), source.folder, overwrite=overwrite) as folder:
+        write_bitnest(source, nested, folder, source_model=base_model, advance=done.advance)
+
+
+def _plan_bitnest(
+    source: Source,
+    group_size: int,
+    *,
+    rotate: bool,
+    online_hadamard: bool,
+    nest_head: bool,
+    seed: int,
+) -> BitnestPlan:
+    model = read_architecture(source)
+    layers = dict(model.layers)
+    if nest_head:
+        layers["lm_head"] = Layer(
+            kind="lm_head",
+            number=-1,
+            weight=model.head,
+            bias=None,
+            norm=model.final_norm,
+            head=model.head_width,
+        )
+    common = gcd(*(layer.weight.shape[1] for layer in layers.values()))
+    if common % group_size:
+        fitting = ", ".join(str(n) for n in range(16, common + 1) if common % n == 0)
+        raise ConversionError(
+            f"group_size: expected a divisor of all widths, {', '.join(_widths(layers))}, found "
+            f"{group_size}; choose among {fitting or 'smaller ones'}"
+        )
+    if common % 2:
+        raise ConversionError(f"config.json: expected even widths, found {_widths(layers)}")
+    return BitnestPlan(
+        architecture=model,
+        layers=layers,
+        group_size=group_size,
+        rotations=rotations(
+            model.hidden,
+            model.head_width,
+            model.inner,
+            seed=seed,
+            rotate=rotate,
+            online=online_hadamard,
+        ),
+        nest_head=nest_head,
+    )
+
+
+def _widths(layers: dict[str, Layer]) -> list[str]:
+    return [str(width) for width in sorted({layer.weight.shape[1] for layer in layers.values()})]
+
+
+class _Count:
+    """How far a conversion is."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def advance(self, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)

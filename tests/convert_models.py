@@ -1,0 +1,78 @@
+"""Tiny models with random weights as Hugging Face folders, for tests of the converters."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MixtralConfig,
+    Qwen2Config,
+    Qwen3_5TextConfig,
+    Qwen3MoeConfig,
+)
+
+SIZES: Mapping[str, Any] = {
+    "vocab_size": 80,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": False,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+
+CONFIGS: Mapping[str, Callable[..., Any]] = {
+    "llama": lambda **other: LlamaConfig(**{**SIZES, **other}),
+    "qwen2": lambda **other: Qwen2Config(**{**SIZES, **other}),
+    "qwen3_5": lambda **other: Qwen3_5TextConfig(
+        **{
+            **SIZES,
+            "layer_types": ["linear_attention", "full_attention"],
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            **other,
+        }
+    ),
+    "qwen3_moe": lambda **other: Qwen3MoeConfig(
+        **{
+            **SIZES,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 48,
+            **other,
+        }
+    ),
+    "mixtral": lambda **other: MixtralConfig(**{**SIZES, "num_local_experts": 3, **other}),
+}
+
+
+def random_model(name: str, dtype: torch.dtype = torch.bfloat16, **other: object) -> Any:  # noqa: ANN401
+    """Return a model of CONFIGS whose weights, biases and norms are all random, always the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        model = AutoModelForCausalLM.from_config(CONFIGS[name](**other), dtype=torch.float32)
+        with torch.no_grad():
+            for key, parameter in model.named_parameters():
+                if key.endswith("norm.weight"):
+                    parameter.uniform_(0.5, 1.5)
+                else:
+                    parameter.normal_(0, 0.1)
+    return model.to(dtype).eval()
+
+
+def save_model(
+    folder: Path, name: str, dtype: torch.dtype = torch.bfloat16, **other: object
+) -> Path:
+    """Save such a model as a Hugging Face folder and return it."""
+    random_model(name, dtype, **other).save_pretrained(folder)
+    return folder
