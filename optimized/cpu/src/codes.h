@@ -31,6 +31,9 @@ class Codes {
 
   Place place(int64_t code) const { return {code / per_word_, code % per_word_}; }
 
+  // The word that holds a code.
+  const uint32_t* word_of(int64_t code) const { return words_ + code / per_word_; }
+
   // Call sink(codes) `steps` times, with the next sixteen codes each. Codes past the last word
   // are zeros.
   template <class Sink>

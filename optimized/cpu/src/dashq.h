@@ -44,6 +44,21 @@ NIBBLESPEC_INLINE inline void weigh(const Module& module, const Codes& codes, co
   const float* const scales = parameters->scale.data();
   const float* const zeros = parameters->zero.data();
   int64_t k = span.first;
+  if (module.nbits == 4 && module.group % LANES == 0) {
+    const uint32_t* two = codes.word_of(span.row * module.stored + k);
+    const float* s = scales;
+    const float* z = zeros;
+    for (; k + module.group <= span.last; ++s, ++z) {
+      const FloatTable weights = float_table(*z, *s);
+      for (const int64_t stop = k + module.group; k < stop; k += LANES, two += 2) {
+        sink(k, look_up(two, weights), Full());
+      }
+    }
+    for (; k < span.last; k += LANES, two += 2) {
+      sink(k, look_up(two, float_table(*z, *s)), std::min(LANES, span.last - k));
+    }
+    return;
+  }
   if (module.group % LANES == 0) {
     const int64_t steps_of_group = module.group / LANES;
     const float* s = scales;

@@ -7,12 +7,14 @@
 #include <numeric>
 
 #include "dashq.h"
+#include "dashq_streams.h"
 
 namespace nibblespec {
 
-constexpr int64_t BLOCK_ROWS = 16;    // rows of weights that share a span of the tokens
-constexpr int64_t FEW_TOKENS = 5;     // whose sums over a row stay in registers
-constexpr int64_t SPAN_TOKENS = 8;    // for which, of many, a span is as wide as the cache allows
+constexpr int64_t BLOCK_ROWS = 16;      // rows of weights that share a span of the tokens
+constexpr int64_t FEW_TOKENS = 5;       // whose sums over a row stay in registers
+constexpr int64_t FEW_IN_STREAMS = 15;  // for which weights are rather unpacked three times
+constexpr int64_t SPAN_TOKENS = 8;      // for which, of many, a span is as wide as the cache allows
 constexpr int64_t SPAN_BYTES = 32768;  // of tokens' columns: that of a usual L1 cache
 
 // Add the products of `Tokens` rows of x and a span of weights to totals, lane by lane.
@@ -45,13 +47,12 @@ inline void finish(F32 totals, const float* bias, int64_t row, T* out) {
   round_to(out, bias == nullptr ? y : y + bias[row]);
 }
 
-// Some rows of the result for `Tokens` rows of x: weights go from the words into the sums.
-template <int Tokens, class T>
-inline void apply_to_few(const Module& module, const Codes& codes, const Floats& scale,
-                       const Floats& zero, int64_t first, int64_t last, Parameters* parameters,
-                       const float* x, int64_t padded, const float* bias, T* out) {
-  F32 totals[BLOCK_ROWS][Tokens];
-  for (auto& of_row : totals) std::fill(of_row, of_row + Tokens, set(0.0f));
+// Sums of `Tokens` rows of x times the rows first … last - 1 of the weights, in spans of columns.
+template <int Tokens>
+inline void add_spans(const Module& module, const Codes& codes, const Floats& scale,
+                      const Floats& zero, int64_t first, int64_t last, Parameters* parameters,
+                      const float* x, int64_t padded, F32 (*totals)[Tokens]) {
+  for (int64_t n = 0; n < last - first; ++n) std::fill(totals[n], totals[n] + Tokens, set(0.0f));
   const int64_t step = span_columns(module, Tokens);
   for (int64_t column = 0; column < module.columns; column += step) {
     for (int64_t row = first; row < last; ++row) {
@@ -60,7 +61,23 @@ inline void apply_to_few(const Module& module, const Codes& codes, const Floats&
                            totals[row - first]);
     }
   }
-  for (int64_t row = first; row < last; ++row) {
+}
+
+// Some rows of the result for `Tokens` rows of x: weights go from the words into the sums.
+template <int Tokens, class T>
+inline void apply_to_few(const Module& module, const Codes& codes, const Floats& scale,
+                         const Floats& zero, int64_t first, int64_t last, Parameters* parameters,
+                         const float* x, int64_t padded, const float* bias, T* out) {
+  F32 totals[BLOCK_ROWS][Tokens];
+  int64_t row = first;
+  if (in_streams(module)) {
+    for (; row + STREAMS <= last; row += STREAMS) {
+      add_streams<STREAMS, Tokens>(module, codes, scale, zero, row, parameters, x, padded,
+                                   totals + (row - first));
+    }
+  }
+  add_spans(module, codes, scale, zero, row, last, parameters, x, padded, totals + (row - first));
+  for (row = first; row < last; ++row) {
     for (int m = 0; m < Tokens; ++m) {
       finish(totals[row - first][m], bias, row, out + m * module.rows + row);
     }
@@ -155,22 +172,26 @@ void dashq_linear(const Module& module, const float* x, int64_t tokens, int64_t 
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * BLOCK_ROWS;
       const int64_t last = std::min(first + BLOCK_ROWS, module.rows);
-      int64_t m = 0;
-      const auto few = [&](auto count) {
-        for (; m + count() <= tokens; m += count()) {
-          apply_to_few<count()>(module, codes, scale, zero, first, last, &parameters,
-                                x + m * padded, padded, bias, out + m * module.rows);
-        }
-      };
-      if (tokens > FEW_TOKENS) {
+      if (tokens > (in_streams(module) ? FEW_IN_STREAMS : FEW_TOKENS)) {
         apply_to_many(module, codes, scale, zero, first, last, &parameters, &blocks, x, tokens,
                       padded, bias, out);
         continue;
       }
-      few(std::integral_constant<int, FEW_TOKENS>());
-      few(std::integral_constant<int, 4>());
-      few(std::integral_constant<int, 2>());
-      few(std::integral_constant<int, 1>());
+      for (int64_t m = 0; m < tokens;) {
+        const int64_t left = tokens - m, passes = (left + FEW_TOKENS - 1) / FEW_TOKENS;
+        const auto apply = [&](auto count) {
+          apply_to_few<count()>(module, codes, scale, zero, first, last, &parameters,
+                                x + m * padded, padded, bias, out + m * module.rows);
+          m += count();
+        };
+        switch ((left + passes - 1) / passes) {
+          case 1: apply(std::integral_constant<int, 1>()); break;
+          case 2: apply(std::integral_constant<int, 2>()); break;
+          case 3: apply(std::integral_constant<int, 3>()); break;
+          case 4: apply(std::integral_constant<int, 4>()); break;
+          default: apply(std::integral_constant<int, FEW_TOKENS>());
+        }
+      }
     }
   });
 }

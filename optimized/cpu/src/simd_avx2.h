@@ -21,6 +21,7 @@ inline __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const
 inline void store128(void* p, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
 
 constexpr int TILE = 2;  // rows and columns of sums that registers hold
+constexpr int STREAMS = 1;  // rows of words that are read side by side
 inline F32 in_register(F32 x) {
   asm("" : "+x"(x.a), "+x"(x.b));
   return x;
@@ -184,6 +185,22 @@ inline void look_up(void* out, const uint8_t* p, Table numbers) {
   auto* const to = static_cast<__m256i*>(out);
   _mm256_storeu_si256(to, _mm256_permute2x128_si256(first, second, 0x20));
   _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(first, second, 0x31));
+}
+
+struct FloatTable {
+  __m256 zero, scale;  // sixteen numbers are no table here: to compute them is as quick
+};
+inline FloatTable float_table(float zero, float scale) {
+  return {_mm256_set1_ps(zero), _mm256_set1_ps(scale)};
+}
+inline __m256 weigh_word(uint32_t word, FloatTable numbers) {
+  const __m256i shift = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+  const __m256i lanes = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int32_t>(word)), shift);
+  const __m256 codes = _mm256_cvtepi32_ps(_mm256_and_si256(lanes, _mm256_set1_epi32(15)));
+  return _mm256_mul_ps(_mm256_sub_ps(codes, numbers.zero), numbers.scale);
+}
+inline F32 look_up(const uint32_t* words, FloatTable numbers) {
+  return {weigh_word(words[0], numbers), weigh_word(words[1], numbers)};
 }
 
 }  // namespace nibblespec

@@ -15,6 +15,7 @@ struct Two {
 };
 
 constexpr int TILE = 4;  // rows and columns of sums that registers hold
+constexpr int STREAMS = 4;  // rows of words that are read side by side
 inline F32 in_register(F32 x) {
   asm("" : "+v"(x.v));
   return x;
@@ -152,6 +153,22 @@ inline void look_up(void* out, const uint8_t* p, Table numbers) {
   // the index says which copy of the table, and does not matter.
   const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
   _mm512_storeu_si512(out, _mm512_permutexvar_epi16(index, numbers.v));
+}
+
+struct FloatTable {
+  __m512 v;
+};
+inline FloatTable float_table(float zero, float scale) {
+  const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return {_mm512_mul_ps(_mm512_sub_ps(codes, _mm512_set1_ps(zero)), _mm512_set1_ps(scale))};
+}
+inline F32 look_up(const uint32_t* words, FloatTable numbers) {
+  const __m512i first = _mm512_set1_epi32(static_cast<int32_t>(words[0]));
+  const __m512i both = _mm512_mask_set1_epi32(first, 0xff00, static_cast<int32_t>(words[1]));
+  const __m512i shift =
+      _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  // Of an index the last four bits count.
+  return {_mm512_permutexvar_ps(_mm512_srlv_epi32(both, shift), numbers.v)};
 }
 
 }  // namespace nibblespec

@@ -13,6 +13,7 @@ struct Two {
 };
 
 constexpr int TILE = 2;  // rows and columns of sums that registers hold
+constexpr int STREAMS = 1;  // rows of words that are read side by side
 // The same number, which the compiler does not read from memory again where it is used again.
 inline const F32& in_register(const F32& x) { return x; }
 
@@ -131,6 +132,23 @@ inline void look_up(void* out, const uint8_t* p, const Table& numbers) {
     const uint16_t two[2] = {numbers.number[p[i] & 15], numbers.number[p[i] >> 4]};
     std::memcpy(to + 4 * i, two, sizeof two);
   }
+}
+
+// (q - zero) * scale in float32 for the codes q of four bits, and its choice by the sixteen codes
+// of two words.
+struct FloatTable {
+  float number[16];
+};
+inline FloatTable float_table(float zero, float scale) {
+  FloatTable result;
+  for (int q = 0; q < 16; ++q) {
+    const float difference = static_cast<float>(q) - zero;
+    result.number[q] = difference * scale;
+  }
+  return result;
+}
+inline F32 look_up(const uint32_t* words, const FloatTable& numbers) {
+  return each([&](int i) { return numbers.number[(words[i / 8] >> (4 * (i % 8))) & 15]; });
 }
 
 }  // namespace nibblespec
