@@ -1,7 +1,8 @@
 """PyTorch and Triton: backends, modules, kernels, benchmarks.
 
-`torch_backend` is plain PyTorch with compiled kernels for CPUs, `backend` is Triton. Importing this
-package imports neither; the attributes do, when they are used.
+`torch_backend` is plain PyTorch with compiled kernels for CPUs, `backend` is Triton. `load_model`
+makes a checkpoint a model of transformers. Importing this package imports none of these; the
+attributes do, when they are used.
 """
 
 from importlib import import_module
@@ -9,21 +10,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nibblespec.optimized.adapter import NumpyBackend
+    from nibblespec.optimized.models import load_model
 
     backend: NumpyBackend
     torch_backend: NumpyBackend
 
-__all__ = ["backend", "torch_backend"]
+__all__ = ["backend", "load_model", "torch_backend"]
 
 _HOMES = {
-    "backend": "nibblespec.optimized.ops",
-    "torch_backend": "nibblespec.optimized.pytorch",
+    "backend": ("nibblespec.optimized.ops", "backend"),
+    "load_model": ("nibblespec.optimized.models", "load_model"),
+    "torch_backend": ("nibblespec.optimized.pytorch", "backend"),
 }
-"""Modules that hold a backend under the name `backend`."""
+"""Where each attribute is: a module, and the name there."""
 
 
 def __getattr__(name: str) -> object:
-    """Import a backend when it is asked for."""
+    """Import an attribute when it is asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(_HOMES[name]).backend
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)

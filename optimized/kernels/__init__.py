@@ -1,19 +1,15 @@
 """Triton kernels: compiled where there is a CUDA device, interpreted on the CPU elsewhere.
 
-Triton decides between the two when a kernel is defined, by TRITON_INTERPRET. This package sets
-that variable, unless it is set already, before it imports triton. `INTERPRETED` says what it is.
+Triton decides between the two when a kernel is defined, by TRITON_INTERPRET, which `triton_mode`
+sets. `INTERPRETED` says what it is.
 A process that sets TRITON_INTERPRET=0 without a device can compile kernels ahead of time (`aot`)
 but not launch them.
 """
 
-import os
+from nibblespec.optimized import triton_mode  # noqa: F401  # before triton is imported
 
-import torch
-
-if "TRITON_INTERPRET" not in os.environ:
-    os.environ["TRITON_INTERPRET"] = "0" if torch.cuda.is_available() else "1"
-
-import triton  # after the decision
+# isort: split
+import triton
 
 TRITON_VERSION: str = triton.__version__
 

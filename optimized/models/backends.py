@@ -1,0 +1,98 @@
+"""Backends by name, and NumPy backends as operations on tensors."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+import torch
+from nibblespec.optimized.arrays import FLOAT_DTYPES, SCALE_ZERO_DTYPES, Array, to_array, to_tensor
+from nibblespec.optimized.layout import DashqLayout, group_count
+from nibblespec.optimized.operations import Operations
+from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
+from torch import Tensor
+
+HOMES = {"torch": "nibblespec.optimized.pytorch", "optimized": "nibblespec.optimized.ops"}
+"""Modules that hold an `Operations` set under the name `operations`."""
+
+_NAMES = {dtype: name for name, dtype in SCALE_ZERO_DTYPES.items()}
+
+
+def operations_of(backend: object) -> Operations:
+    """Return the operations of "torch", "optimized", an `Operations` set or a NumPy backend.
+
+    A NumPy backend is any object with the operations of `nibblespec.spec.operations`; those that
+    it lacks raise when they are called. Raises ValueError for another name, TypeError for anything
+    else.
+    """
+    if isinstance(backend, Operations):
+        return backend
+    if isinstance(backend, str):
+        if backend not in HOMES:
+            raise ValueError(f"backend: expected {' or '.join(HOMES)}, found {backend!r}")
+        operations: Operations = import_module(HOMES[backend]).operations
+        return operations
+    names = [field.name for field in fields(Operations)]
+    if not any(callable(getattr(backend, name, None)) for name in names):
+        raise TypeError(
+            f"backend: expected {', '.join(HOMES)}, Operations or an object with operations such "
+            f"as {names[0]}, found {type(backend).__name__}"
+        )
+    return Operations(**{name: _wrapped(backend, name) for name in names})
+
+
+def _wrapped(backend: object, name: str) -> Callable[..., Any]:
+    """Return an operation on tensors that calls the backend's on NumPy arrays, on the host."""
+
+    def call(*arguments: Any) -> Any:  # noqa: ANN401  # whatever the operation takes
+        function = getattr(backend, name, None)
+        if not callable(function):
+            found = getattr(backend, "name", type(backend).__name__)
+            raise TypeError(f"backend {found}: expected the operation {name}, found none")
+        device = next(one.device for one in arguments if isinstance(one, Tensor))
+        result = function(*_described(name, arguments))
+        if isinstance(result, tuple):
+            return tuple(to_tensor(part).to(device) for part in result)
+        return to_tensor(result).to(device)
+
+    return call
+
+
+def _described(name: str, arguments: tuple[Any, ...]) -> list[Any]:
+    """Return arguments as the specification has them: arrays, names of dtypes, a Module."""
+    given = [_plain(argument) for argument in arguments]
+    place = next((i for i, one in enumerate(arguments) if isinstance(one, DashqLayout)), None)
+    if place is not None:
+        scale = arguments[1 if name == "dashq_reconstruct" else 2]
+        linear = arguments[0].dtype if name == "dashq_linear" else arguments[-1]
+        given[place] = _module(arguments[place], _NAMES[scale.dtype], _NAMES[linear])
+    return given
+
+
+def _plain(argument: Any) -> Any:  # noqa: ANN401  # whatever the operation takes
+    if isinstance(argument, Tensor):
+        return _read_only(to_array(argument))
+    if isinstance(argument, torch.dtype):
+        return next(name for name, dtype in FLOAT_DTYPES.items() if dtype == argument)
+    return argument
+
+
+def _read_only(array: Array) -> Array:
+    """Return a view that a backend cannot write through, as the specification promises."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _module(layout: DashqLayout, scale_zero_dtype: str, linear_dtype: str) -> Module:
+    return Module(
+        nbits=layout.nbits,
+        group_size=layout.group_size,
+        in_features=layout.columns,
+        out_features=layout.rows,
+        quant_in_features=layout.stored_columns,
+        num_groups=group_count(layout),
+        packing=f"int{layout.nbits}_packed_u32",
+        scale_zero_dtype=scale_zero_dtype,
+        linear_dtype=linear_dtype,
+    )

@@ -1,0 +1,82 @@
+"""Attention over the nested cache, as an attention function of transformers."""
+
+from typing import Any
+
+import torch
+from nibblespec.optimized.modules.nested_cache import Fresh, NestedLayer
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+
+NAME = "nibblespec"
+"""The name under which a configuration asks for this attention."""
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor | NestedLayer | Fresh,
+    value: Any,  # noqa: ANN401  # of key's type
+    attention_mask: Tensor | None,
+    scaling: float,
+    **_: Any,  # noqa: ANN401  # what other attention functions take
+) -> tuple[Tensor, None]:
+    """Return x's dtype [B, M, Hq, D] for queries [B, Hq, M, D] after RoPE.
+
+    key and value are what `NestedCache` hands over; with any other cache, or none, they are
+    tensors [B, Hkv, L, D], and attention is plain, in float32.
+    """
+    del module, attention_mask  # it has been looked at by `mask`
+    if isinstance(key, NestedLayer):
+        y = _cached(query, key, scaling)
+    elif isinstance(key, Fresh):
+        y = _plain(key.layer.rotated(query), key.keys, key.values, scaling)
+    else:
+        y = _plain(query, key, value, scaling)
+    return y.to(query.dtype).transpose(1, 2).contiguous(), None
+
+
+def _cached(query: Tensor, layer: NestedLayer, scaling: float) -> Tensor:
+    k_hi, k_lo, k_scale, v_hi, v_lo, v_scale = layer.buffers
+    draft = layer.plane == "draft"
+    return layer.operations.kv_attention(
+        layer.rotated(query),
+        k_hi,
+        None if draft else k_lo,
+        k_scale,
+        v_hi,
+        None if draft else v_lo,
+        v_scale,
+        layer.v_offset,
+        layer.length - query.shape[2],
+        layer.plane,
+        scaling,
+        query.dtype,
+    )
+
+
+def _plain(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+    """Return float32 [B, Hq, M, D]; the queries are the last M of L positions."""
+    queries, length = query.shape[2], keys.shape[2]
+    place = torch.arange(length, device=query.device)
+    seen = place <= place[length - queries :, None]
+    return nn.functional.scaled_dot_product_attention(
+        query.to(torch.float32),
+        keys.to(torch.float32),
+        values.to(torch.float32),
+        attn_mask=seen,
+        scale=scaling,
+        enable_gqa=True,
+    )
+
+
+def mask(*, attention_mask: Tensor | None = None, **_: Any) -> None:  # noqa: ANN401
+    """Refuse a mask that hides a token: sequences of a batch begin and end together."""
+    if attention_mask is not None and not bool(attention_mask.all()):
+        raise ValueError(
+            "attention_mask: expected ones alone, found zeros; run sequences of different lengths "
+            "one by one, since the nested cache has one length"
+        )
+
+
+AttentionInterface.register(NAME, attention)
+AttentionMaskInterface.register(NAME, mask)
