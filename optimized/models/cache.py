@@ -1,0 +1,42 @@
+"""A nested cache for a loaded model."""
+
+from typing import Any
+
+from nibblespec.optimized.modules import NestedLinear
+from nibblespec.optimized.modules.nested_cache import SMALLEST_CAPACITY, NestedCache, Offsets
+from torch import Tensor
+
+
+def nested_cache(
+    model: Any,  # noqa: ANN401  # transformers' models have no common type
+    *,
+    rotate: bool = False,
+    fresh_from: int | None = None,
+    capacity: int = SMALLEST_CAPACITY,
+) -> NestedCache:
+    """Return an empty nested cache for a model of `load_model`; it reads what the model reads.
+
+    The biases of k_proj and v_proj are the offsets, each where there is one. rotate: R3.
+    fresh_from, capacity: as in `NestedCache`. Raises ValueError for a model that is not nested, and
+    for R3 where head_dim is no power of two.
+    """
+    attentions = [layer.self_attn for layer in model.model.layers]
+    first = attentions[0].k_proj
+    if not isinstance(first, NestedLinear):
+        raise ValueError(f"model: expected one of bitnest-package-v1, found {type(first).__name__}")
+    width = attentions[0].head_dim
+    if rotate and width & (width - 1):
+        raise ValueError(f"rotate: expected a head_dim that is a power of two, found {width}")
+    offsets = [
+        Offsets(_by_head(one.k_proj.bias, width), _by_head(one.v_proj.bias, width))
+        for one in attentions
+    ]
+    cache = NestedCache(
+        first.operations, offsets, rotate=rotate, fresh_from=fresh_from, capacity=capacity
+    )
+    cache.select_plane(first.plane)
+    return cache
+
+
+def _by_head(bias: Tensor | None, width: int) -> Tensor | None:
+    return None if bias is None else bias.view(-1, width)

@@ -1,0 +1,140 @@
+"""Self-speculative decoding: one model drafts for itself, over one nested cache."""
+
+import inspect
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from nibblespec.optimized.models.cache import nested_cache
+from nibblespec.optimized.modules import NestedLinear, select_plane
+from nibblespec.optimized.modules.nested_cache import NestedCache
+from nibblespec.optimized.modules.rowwise import ROWS
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """What was decoded, and how many of the drafts were of use."""
+
+    tokens: Tensor
+    """The new tokens, int64 [n]."""
+    rounds: int
+    """Runs of the target after the prompt."""
+    drafted: tuple[int, ...]
+    """By position in a round, 1 … γ: how often a token was drafted there."""
+    accepted: tuple[int, ...]
+    """By position: how often the target chose it too, and all before it."""
+
+
+@torch.no_grad()
+def speculate(
+    model: Any,  # noqa: ANN401  # transformers' models have no common type
+    ids: Tensor,
+    gamma: int,
+    *,
+    max_new_tokens: int,
+    eos: Collection[int] = (),
+    cache: NestedCache | None = None,
+) -> Speculation:
+    """Continue ids, int64 [1, L], greedily: γ tokens by the draft, then one run of the target.
+
+    Decoding stops after `max_new_tokens`, or after a token of `eos`. The tokens are those of the
+    target alone, which γ = 0 computes; so is the cache at the end: that of all tokens but the last.
+    cache: a nested cache; what it holds already comes before ids. Only the prompt may be fresh:
+    later calls read the cache.
+
+    Raises ValueError for arguments out of range, and for a model that is not nested. Implements
+    chapter 13 of the specification.
+    """
+    _check(ids, gamma, max_new_tokens)
+    if cache is None:
+        cache = nested_cache(model, capacity=ids.shape[1] + max_new_tokens)
+    plane = _plane(model)
+    fresh_from = cache.layers[0].fresh_from
+    drafted, accepted, rounds = [0] * gamma, [0] * gamma, 0
+    try:
+        _read(model, cache, "target")
+        tokens = [_choices(model, ids, cache, 1)[-1]]
+        start = cache.get_seq_length()
+        cache.select_fresh(None)
+        while len(tokens) < max_new_tokens and tokens[-1] not in eos:
+            left = max_new_tokens - len(tokens)
+            drafts = _draft(model, cache, tokens[-1], min(gamma, left - 1), ids.device)
+            chosen = _choices(model, _row([tokens[-1], *drafts], ids.device), cache, 0)
+            hits = _agreeing(drafts, chosen)
+            rounds += 1
+            for position in range(len(drafts)):
+                drafted[position] += 1
+                accepted[position] += position < hits
+            tokens += _until(chosen[: hits + 1], eos)
+            cache.rollback(start + len(tokens) - 1)
+    finally:
+        cache.select_fresh(fresh_from)
+        _read(model, cache, plane)
+    new = torch.tensor(tokens, dtype=torch.int64, device=ids.device)
+    return Speculation(new, rounds, tuple(drafted), tuple(accepted))
+
+
+def _check(ids: Tensor, gamma: int, max_new_tokens: int) -> None:
+    if ids.ndim != 2 or ids.shape[0] != 1 or ids.shape[1] < 1:
+        raise ValueError(f"ids: expected one sequence, shape [1, L], found {list(ids.shape)}")
+    if not 0 <= gamma < ROWS:
+        raise ValueError(f"gamma: expected 0 … {ROWS - 1}, found {gamma}")
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens: expected at least 1, found {max_new_tokens}")
+
+
+def _draft(
+    model: Any,  # noqa: ANN401
+    cache: NestedCache,
+    last: int,
+    count: int,
+    device: torch.device,
+) -> list[int]:
+    """Return tokens that the draft chooses after `last`, and leave the cache as it was."""
+    if count == 0:
+        return []
+    length = cache.get_seq_length()
+    _read(model, cache, "draft")
+    drafts: list[int] = []
+    for _ in range(count):
+        drafts += _choices(model, _row([drafts[-1] if drafts else last], device), cache, 1)
+    cache.rollback(length)
+    _read(model, cache, "target")
+    return drafts
+
+
+def _choices(model: Any, ids: Tensor, cache: NestedCache, keep: int) -> list[int]:  # noqa: ANN401
+    """Run the model, and return its greedy choices after the last `keep` tokens; 0: after each."""
+    names = inspect.signature(model.forward).parameters
+    name = "cache" if "cache" in names else "past_key_values"  # transformers has renamed it
+    logits = model(ids, **{name: cache}, use_cache=True, logits_to_keep=keep).logits
+    choices: list[int] = logits[0].argmax(dim=-1).tolist()
+    return choices
+
+
+def _agreeing(drafts: list[int], chosen: list[int]) -> int:
+    """Return how many drafts from the first on are what the target chose."""
+    pairs = enumerate(zip(drafts, chosen, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), len(drafts))
+
+
+def _until(tokens: list[int], eos: Collection[int]) -> list[int]:
+    """Return tokens up to the first of `eos`, that one included."""
+    stop = next((place for place, token in enumerate(tokens) if token in eos), len(tokens))
+    return tokens[: stop + 1]
+
+
+def _row(tokens: list[int], device: torch.device) -> Tensor:
+    return torch.tensor([tokens], dtype=torch.int64, device=device)
+
+
+def _read(model: Any, cache: NestedCache, plane: str) -> None:  # noqa: ANN401
+    select_plane(model, plane)
+    cache.select_plane(plane)
+
+
+def _plane(model: Any) -> str:  # noqa: ANN401
+    """Return what a model reads, which `speculate` leaves as it was."""
+    return next(one.plane for one in model.modules() if isinstance(one, NestedLinear))
