@@ -6,7 +6,7 @@ from nibblespec.optimized import triton_mode  # noqa: F401  # before transformer
 from nibblespec.optimized.models.cache import nested_cache
 from nibblespec.optimized.models.files import LoadError
 from nibblespec.optimized.models.load import load_model
-from nibblespec.optimized.models.speculate import Speculation, speculate
+from nibblespec.optimized.models.speculation import Speculation, speculate
 from nibblespec.optimized.modules import select_plane
 
 __all__ = [

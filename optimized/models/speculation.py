@@ -1,5 +1,6 @@
 """Self-speculative decoding: one model drafts for itself, over one nested cache."""
 
+import functools
 import inspect
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -107,11 +108,16 @@ def _draft(
 
 def _choices(model: Any, ids: Tensor, cache: NestedCache, keep: int) -> list[int]:  # noqa: ANN401
     """Run the model, and return its greedy choices after the last `keep` tokens; 0: after each."""
-    names = inspect.signature(model.forward).parameters
-    name = "cache" if "cache" in names else "past_key_values"  # transformers has renamed it
-    logits = model(ids, **{name: cache}, use_cache=True, logits_to_keep=keep).logits
+    given = {_cache_argument(type(model)): cache}
+    logits = model(ids, **given, use_cache=True, logits_to_keep=keep).logits
     choices: list[int] = logits[0].argmax(dim=-1).tolist()
     return choices
+
+
+@functools.cache
+def _cache_argument(model: type[Any]) -> str:
+    """Return what a model calls its cache: transformers 5 has renamed the argument."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def _agreeing(drafts: list[int], chosen: list[int]) -> int:
