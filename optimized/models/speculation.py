@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,16 +108,16 @@ def _draft(
 
 def _choices(model: Any, ids: Tensor, cache: NestedCache, keep: int) -> list[int]:  # noqa: ANN401
     """Run the model, and return its greedy choices after the last `keep` tokens; 0: after each."""
-    given = {_cache_argument(type(model)): cache}
+    given = {_cache_argument(type(model).forward): cache}
     logits = model(ids, **given, use_cache=True, logits_to_keep=keep).logits
     choices: list[int] = logits[0].argmax(dim=-1).tolist()
     return choices
 
 
 @functools.cache
-def _cache_argument(model: type[Any]) -> str:
+def _cache_argument(forward: Callable[..., Any]) -> str:
     """Return what a model calls its cache: transformers 5 has renamed the argument."""
-    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    return "cache" if "cache" in inspect.signature(forward).parameters else "past_key_values"
 
 
 def _agreeing(drafts: list[int], chosen: list[int]) -> int:
