@@ -357,8 +357,12 @@ def convert(
 @app.command()
 def conformance(
     backend: Annotated[
-        str, typer.Option(help="reference, optimized, torch or module:attribute.")
+        str, typer.Option(help="reference, optimized, torch, module:attribute or exec:COMMAND.")
     ] = "reference",
+    exec_timeout: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, help="Seconds that exec:COMMAND may take to answer."),
+    ] = 30.0,
     select: Annotated[
         str | None, typer.Option("-k", metavar="EXPRESSION", help="Run only tests that match.")
     ] = None,
@@ -393,6 +397,7 @@ def conformance(
     sys.path.insert(0, "")  # a backend may be a module in the current folder, as with python -m
     arguments = [
         f"--backend={backend}",
+        f"--exec-timeout={exec_timeout}",
         f"--max-examples={max_examples}",
         f"--hypothesis-seed={seed}",
         f"--xfail-mode={xfail_mode.value}",

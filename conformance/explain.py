@@ -20,6 +20,7 @@ _CHECKER = {
     "headers": "nibblespec validate, from the files beside the manifest and their headers",
     "tensors": "nibblespec validate, from the contents of the tensors",
     "backend": "the conformance suite, on a backend",
+    "exec": "nibblespec exec-check, on an adapter",
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from nibblespec.conformance.suite.backends import EXEC_SECONDS
 from nibblespec.conformance.suite.explain import explain
 from nibblespec.conformance.suite.outcomes import BackendError, NotClaimed, Violation
 from nibblespec.conformance.suite.report import Run, write_report
@@ -18,6 +19,7 @@ from nibblespec.conformance.suite.session import (
     PROPERTY,
     STATE,
     Collector,
+    close_backend,
     function_name,
     location,
     reproduce,
@@ -40,7 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--backend",
         default="reference",
-        help="backend under test: reference, optimized, torch or module:attribute",
+        help="backend under test: reference, optimized, torch, module:attribute or exec:COMMAND",
+    )
+    group.addoption(
+        "--exec-timeout",
+        type=_seconds,
+        default=EXEC_SECONDS,
+        metavar="SECONDS",
+        help="how long a backend exec:COMMAND may take for an answer (default: %(default)g)",
     )
     group.addoption(
         "--max-examples",
@@ -72,6 +81,13 @@ def _positive(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10**6):
         raise ValueError(text)
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 86_400:
+        raise ValueError(text)
+    return seconds
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -215,6 +231,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             # Only pytest.exit ends a session that is at its end without a traceback.
             reason = f"--report {path}: cannot be written: {error}"
             pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what the run has started."""
+    close_backend(config)
 
 
 def _is_ours(item: pytest.Item) -> bool:

@@ -1,4 +1,4 @@
-"""Write the JSON Schemas of the manifests, generated from their models.
+"""Write the JSON Schemas that are generated: of manifests from their models, of exec's lines.
 
 `python -m nibblespec.schemas.generate` writes the files beside this one; with `--check` it writes
 nothing and exits with 1 where a file differs from what it would write.
@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from nibblespec.schemas import generate_exec
 from nibblespec.spec.formats import FORMATS, Format
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -47,7 +48,17 @@ def generate(known: Format) -> dict[str, object]:
 
 def text(known: Format) -> str:
     """Return the committed form of a format's schema."""
-    return json.dumps(generate(known), indent=2, ensure_ascii=False) + "\n"
+    return _committed(generate(known))
+
+
+def texts() -> dict[str, str]:
+    """Return the committed form of every schema that is generated, by the file's name."""
+    manifests = {known.schema_name: text(known) for known in FORMATS}
+    return manifests | {generate_exec.NAME: _committed(generate_exec.generate(DIALECT))}
+
+
+def _committed(schema: dict[str, object]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,15 +67,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, report differences")
     check = parser.parse_args(arguments).check
     stale = 0
-    for known in FORMATS:
-        file = HERE / known.schema_name
-        if file.is_file() and file.read_text(encoding="utf-8") == text(known):
+    for name, generated in texts().items():
+        file = HERE / name
+        if file.is_file() and file.read_text(encoding="utf-8") == generated:
             continue
         stale += 1
         if check:
-            print(f"{file.name} differs from its model: run python -m nibblespec.schemas.generate")
+            print(f"{file.name} differs from its source: run python -m nibblespec.schemas.generate")
         else:
-            file.write_text(text(known), encoding="utf-8", newline="\n")
+            file.write_text(generated, encoding="utf-8", newline="\n")
             print(f"wrote {file}")
     return 1 if check and stale else 0
 

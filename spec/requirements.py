@@ -5,7 +5,8 @@ A statement in the text looks like this, one paragraph under its heading:
     **DQ1-MODULE-PACKING** (MUST, manifest) `packing` is `int{nbits}_packed_u32`.
 
 The first word is the id, then the level and what checks it: the validator at level `manifest`,
-`headers` or `tensors`, or the suite (`backend`). The paragraph is the statement.
+`headers` or `tensors`, the suite (`backend`), or `nibblespec exec-check` (`exec`). The paragraph is
+the statement.
 """
 
 import re
@@ -16,7 +17,7 @@ from importlib.resources import files
 from typing import Literal, cast
 
 Level = Literal["MUST", "SHOULD", "MAY"]
-CheckedBy = Literal["manifest", "headers", "tensors", "backend"]
+CheckedBy = Literal["manifest", "headers", "tensors", "backend", "exec"]
 Severity = Literal["error", "warning", "info"]
 
 SEVERITY: Mapping[Level, Severity] = {"MUST": "error", "SHOULD": "warning", "MAY": "info"}
@@ -26,13 +27,14 @@ DOCUMENTS = (
     "numerics.md",
     "dashq_packed_linear/v1/specification.md",
     "bitnest_package/v1/specification.md",
+    "exec_protocol.md",
 )
 """The normative text, relative to this package."""
 
 _HEADING = re.compile(r"^#{1,6} +(?P<title>.+?)(?: *\{[^}]*\})?$")
 _STATEMENT = re.compile(
     r"^\*\*(?P<id>[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+)\*\* "
-    r"\((?P<level>MUST|SHOULD|MAY), (?P<checked_by>manifest|headers|tensors|backend)\) "
+    r"\((?P<level>MUST|SHOULD|MAY), (?P<checked_by>manifest|headers|tensors|backend|exec)\) "
     r"(?P<text>.+)$"
 )
 _LOOKS_LIKE_STATEMENT = re.compile(r"^\s*\*\*[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+\*\*")
@@ -86,7 +88,7 @@ def parse(document: str, text: str) -> list[Requirement]:
                 where = f"{document}:{number - len(paragraph)}"
                 raise ValueError(
                     f"{where}: expected '**ID** (MUST|SHOULD|MAY, "
-                    f"manifest|headers|tensors|backend) text', found {paragraph[0]!r}"
+                    f"manifest|headers|tensors|backend|exec) text', found {paragraph[0]!r}"
                 )
             found.append(
                 Requirement(

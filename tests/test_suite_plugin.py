@@ -282,11 +282,14 @@ def test_named_backends_are_found() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("fast", "expected reference, optimized, torch or module:attribute, found 'fast'"),
+        (
+            "fast",
+            "expected reference, optimized, torch, module:attribute or exec:COMMAND, found 'fast'",
+        ),
         ("no_such_module:x", "cannot be imported: ModuleNotFoundError"),
         ("nibblespec.reference:missing", "nibblespec.reference has no attribute missing"),
         ("math:pi", "expected an object with a string 'name', found 'none'"),
-        ("nibblespec.reference:", "module:attribute, found 'nibblespec.reference:'"),
+        ("nibblespec.reference:", "exec:COMMAND, found 'nibblespec.reference:'"),
     ],
 )
 def test_backend_that_cannot_be_had_is_explained(name: str, said: str) -> None:

@@ -29,16 +29,29 @@ class BackendNotFoundError(Exception):
     """The backend cannot be had, or says about itself what makes no sense."""
 
 
-def find_backend(name: str) -> Backend:
-    """Return the backend that `name` stands for: a short name or `module:attribute`.
+EXEC = "exec:"
+"""What the name of a backend begins with that is a program of its own."""
+
+EXEC_SECONDS = 30.0
+"""How long such a program may take for an answer."""
+
+
+def find_backend(name: str, exec_seconds: float = EXEC_SECONDS) -> Backend:
+    """Return the backend that `name` stands for: a short name, module:attribute or exec:COMMAND.
 
     Raises BackendNotFoundError, saying what to do, where there is none or it is no backend.
     """
+    if name.startswith(EXEC):
+        # It needs the complaints below.
+        from nibblespec.conformance.exec.backend import ExecBackend  # noqa: PLC0415
+
+        return ExecBackend(name.removeprefix(EXEC), exec_seconds)
     location = NAMES.get(name, name)
     module_name, colon, attribute = location.partition(":")
     if not (module_name and colon and attribute):
         raise BackendNotFoundError(
-            f"--backend: expected {', '.join(NAMES)} or module:attribute, found {name!r}"
+            f"--backend: expected {', '.join(NAMES)}, module:attribute or exec:COMMAND, "
+            f"found {name!r}"
         )
     try:
         # An attribute too may import: that of a package that loads its backends when asked.
@@ -92,7 +105,7 @@ def claims(backend: Backend) -> Capabilities:
             f"{backend.name}: capabilities() is to return nibblespec.spec.operations.Capabilities, "
             f"found {type(found).__name__}"
         )
-    for complaint in _complaints(found):
+    for complaint in complaints(found):
         raise BackendNotFoundError(f"{backend.name}: {complaint}")
     for name in found.operations:
         if not callable(getattr(backend, name, None)):
@@ -103,17 +116,18 @@ def claims(backend: Backend) -> Capabilities:
     return found
 
 
-def _complaints(found: Capabilities) -> Iterator[str]:
+def complaints(found: Capabilities) -> Iterator[str]:
     """Say what in a claim no test could be made of."""
     kinds: tuple[tuple[str, Sequence[object]], ...] = (
         ("operations", OPERATIONS),
-        ("bit_widths", range(1, 9)),
+        ("bit_widths", (1, 2, 3, 4, 5, 6, 7, 8)),
         ("dtypes", get_args(FloatDtype)),
         ("scale_zero_dtypes", SCALE_ZERO_DTYPES),
     )
     for field, allowed in kinds:
         expected = f"some of {', '.join(map(str, allowed))}"
-        yield from _wrong(field, getattr(found, field), allowed.__contains__, expected)
+        fits: Callable[[object], bool] = functools.partial(_is_one_of, allowed)
+        yield from _wrong(field, getattr(found, field), fits, expected)
     for field, multiple in (("group_sizes", 1), ("head_dims", 2), ("hadamard_orders", 1)):
         if getattr(found, field) is not None:
             expected = "positive even numbers" if multiple == 2 else "positive numbers"
@@ -126,6 +140,9 @@ def _complaints(found: Capabilities) -> Iterator[str]:
         if getattr(found, field) not in choices:
             expected = ", ".join(choices)
             yield f"{field} is {getattr(found, field)!r}, expected one of {expected}"
+    for field in ("padded_inputs", "row_invariant_dashq_linear"):
+        if not isinstance(getattr(found, field), bool):
+            yield f"{field} is {getattr(found, field)!r}, expected True or False"
     first = found.prefill_f16_from
     if first is not None and not _is_positive(first):
         yield f"prefill_f16_from is {first!r}, expected None or a positive number of rows"
@@ -141,6 +158,11 @@ def _wrong(
     for value in claimed:
         if not fits(value):
             yield f"{field} claims {value!r}, expected {expected}"
+
+
+def _is_one_of(allowed: Sequence[object], value: object) -> bool:
+    """Say whether a value is allowed, its type included: True and 1.0 are no bit widths."""
+    return any(type(value) is type(one) and value == one for one in allowed)
 
 
 def _is_positive(value: object, multiple: int = 1) -> bool:

@@ -12,7 +12,7 @@ def explain(error: Violation | BackendError, ids: Sequence[str], reproduce: str)
     stated = [requirements()[name] for name in ids]
     lines = [f"{one.id} ({one.level}; {one.document}, {one.section}): {one.text}" for one in stated]
     lines += ["", str(error)]
-    if isinstance(error, BackendError):
+    if isinstance(error, BackendError) and error.__cause__ is not None:
         lines += ["".join(traceback.format_exception(error.__cause__))]
     if error.case:
         lines += [f"case: {error.case}"]

@@ -95,7 +95,7 @@ def _call(name: str, function: Operation, given: tuple[object, ...]) -> object:
         warnings.simplefilter("ignore")  # what a backend warns about is its own affair
         try:
             return function(*given)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, BackendError):
             raise
         # Not only Exception: a backend must not end the test by its own pytest.skip or exit.
         except BaseException as error:

@@ -25,10 +25,14 @@ class Violation(AssertionError):  # noqa: N818  # it names a fact about the back
 
 
 class BackendError(Exception):
-    """The backend raised on a valid call: the result `error`. Its exception is the cause."""
+    """The backend raised on a valid call: the result `error`. Its exception is the cause.
 
-    def __init__(self, message: str) -> None:
+    `final` says that it is of no use to look for a smaller case that ends so.
+    """
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
+        self.final = final
         self.case = ""
         """The inputs in words, as a Violation has them."""
 

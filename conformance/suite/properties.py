@@ -51,12 +51,32 @@ def for_all(domain: Callable[[Capabilities], Domain[Case]]) -> Callable[[Test], 
     return decorate
 
 
+class _Ended(BaseException):  # Hypothesis lets it through: no error to look into
+    """A final error ends the search for cases at once."""
+
+    def __init__(self, error: BackendError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def _try_all(cases: Domain[Any], test: Test, trial: Trial) -> None:
+    errors: list[BackendError] = []
+
     def holds(case: object) -> None:
         try:
             test(case=case)
         except (Violation, BackendError) as error:
             error.case = repr(case)
+            if isinstance(error, BackendError):
+                errors.append(error)
+            raise
+
+    def drawn_holds(case: object) -> None:
+        try:
+            holds(case)
+        except BackendError as error:
+            if error.final:
+                raise _Ended(error) from None
             raise
 
     # Not by Hypothesis's @example, which writes out every case, large arrays and all.
@@ -66,8 +86,12 @@ def _try_all(cases: Domain[Any], test: Test, trial: Trial) -> None:
         return
     try:
         with _draws_from_the_seed_alone():
-            seed(trial.seed)(_settings(trial)(given(case=cases.strategy)(holds)))()
+            seed(trial.seed)(_settings(trial)(given(case=cases.strategy)(drawn_holds)))()
+    except _Ended as ended:
+        raise ended.error from ended.error.__cause__
     except Flaky as flaky:
+        if errors:  # the backend raised, if not every time: no two answers that disagree
+            raise errors[-1] from errors[-1].__cause__
         violation = Violation(f"two runs of one call disagree ({flaky})", "NUM-INVARIANT-REPEAT")
         raise violation from flaky
 

@@ -4,9 +4,11 @@ It is kept in the stash of pytest's config and made when the first test of the s
 so that a run without such tests needs no backend.
 """
 
+import shlex
 from dataclasses import dataclass
 
 import pytest
+from nibblespec.conformance.exec.backend import ExecBackend
 from nibblespec.conformance.suite.backends import (
     BackendNotFoundError,
     checked_backend,
@@ -83,7 +85,11 @@ def session_state(config: pytest.Config) -> State:
         path = config.getoption("--xfails-file")
         given = preset(config).backend
         try:
-            backend = checked_backend(given, name) if given is not None else find_backend(name)
+            backend = (
+                checked_backend(given, name)
+                if given is not None
+                else find_backend(name, config.getoption("--exec-timeout"))
+            )
             config.stash[STATE] = State(
                 backend=backend,
                 capabilities=claims(backend),
@@ -92,6 +98,14 @@ def session_state(config: pytest.Config) -> State:
         except (BackendNotFoundError, XfailsError) as error:
             raise pytest.UsageError(str(error)) from error
     return config.stash[STATE]
+
+
+def close_backend(config: pytest.Config) -> None:
+    """End the process of a backend that this run has started."""
+    if STATE in config.stash and preset(config).backend is None:
+        backend = config.stash[STATE].backend
+        if isinstance(backend, ExecBackend):
+            backend.close()
 
 
 def location(config: pytest.Config) -> str:
@@ -107,8 +121,9 @@ def location(config: pytest.Config) -> str:
 def reproduce(item: pytest.Item) -> str:
     """Return the command that runs one test as it was run."""
     config = item.config
+    backend = shlex.quote(location(config))
     return (
-        f"{preset(config).command} --backend {location(config)} -k {function_name(item)} "
+        f"{preset(config).command} --backend {backend} -k {function_name(item)} "
         f"--hypothesis-seed {seed(config)} --max-examples {config.getoption('--max-examples')}"
     )
 
