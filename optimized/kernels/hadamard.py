@@ -91,17 +91,20 @@ def multiply_by_matrix_kernel(
     program = tl.program_id(0).to(tl.int64)
     i = (program % blocks * ROWS + tl.arange(0, ROWS)).to(tl.int32)
     pair = program // blocks * COLUMNS + tl.arange(0, COLUMNS)
+    real_pair = pair < count
+    pair = tl.minimum(pair, count - 1)
     r = pair // columns
     start = r * order * columns + (pair - r * columns)
-    of_row, real_row = had_k + i * order, i < order
-    of_pair, real_pair = x + start, pair < count
+    # Lanes of no row or pair read what the last of them reads, so that no load needs a mask.
+    of_row = had_k + tl.minimum(i, order - 1) * order
+    of_pair = x + start
     y = tl.zeros((ROWS, COLUMNS), tl.float32)
     for column in range(order):
-        h = tl.load(of_row + column, mask=real_row, other=0.0)
-        value = tl.load(of_pair + column * columns, mask=real_pair, other=0.0)
-        y = y + h[:, None] * value[None, :]
+        h = tl.load(of_row + column)
+        y = y + h[:, None] * tl.load(of_pair)[None, :]
+        of_pair += columns
     place = start[None, :] + (i * columns)[:, None]
-    inside = (i < order)[:, None] & (pair < count)[None, :]
+    inside = (i < order)[:, None] & real_pair[None, :]
     tl.store(out + place, round_to(y * factor, out.dtype.element_ty), mask=inside)
 
 

@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 
 from nibblespec.optimized.operations import Operations
 
-from tests import triton_checks
-from tests.kernel_mutants import dashq
+from tests import triton_bitnest_checks, triton_checks
+from tests.kernel_mutants import bitnest, dashq
 
-MUTANTS = dashq.MUTANTS
+MUTANTS = dashq.MUTANTS + bitnest.MUTANTS
 
-CHECKS: Mapping[str, Callable[[Operations], None]] = triton_checks.CHECKS
+CHECKS: Mapping[str, Callable[[Operations], None]] = {
+    **triton_checks.CHECKS,
+    **triton_bitnest_checks.CHECKS,
+}
