@@ -1,7 +1,7 @@
 """Llama and Qwen2 into a package of `bitnest-package-v1`."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from nibblespec.optimized.convert.files import (
     write_file,
     write_json,
 )
-from nibblespec.optimized.convert.rotations import BLOCK, Rotation, Rotations
-from nibblespec.optimized.convert.source import Source, Stored, read_rows
+from nibblespec.optimized.convert.fold import blocks, folded_bias, folded_rows, vector
+from nibblespec.optimized.convert.rotations import Rotations
+from nibblespec.optimized.convert.source import Source
 from nibblespec.optimized.portable.planes import pack_planes
 from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix
 from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES
@@ -76,10 +77,10 @@ def write_bitnest(
     with tensor_files(folder, plan.files(), METADATA) as out:
         _write_tables(out, plan, advance)
         for name, layer in plan.layers.items():
-            for first, rows in _rotated(layer, plan.rotations):
+            for first, rows in folded_rows(layer, plan.rotations):
                 _nest(out, name, first, rows, plan.group_size)
             if layer.bias is not None:
-                out.write(f"{name}.bias", 0, _rotated_bias(layer, plan.rotations))
+                out.write(f"{name}.bias", 0, folded_bias(layer, plan.rotations))
             advance(layer.weight.size)
     for name, data in copied_documents(source.folder).items():
         write_file(folder / name, data)
@@ -94,90 +95,18 @@ def write_bitnest(
 
 def _write_tables(out: TensorFiles, plan: Plan, advance: Advance) -> None:
     model, rotate = plan.architecture, plan.rotations.residual
-    for first, rows in _blocks(model.embedding):
+    for first, rows in blocks(model.embedding):
         out.write("embed_tokens", first * model.hidden, rotate(rows).to(torch.bfloat16))
     advance(model.embedding.size)
     out.write("final_norm", 0, torch.ones(model.hidden, dtype=torch.bfloat16))
     if not plan.nest_head:
-        norm = _vector(model.final_norm)
-        for first, rows in _blocks(model.head):
+        norm = vector(model.final_norm)
+        for first, rows in blocks(model.head):
             out.write("lm_head", first * model.hidden, rotate(rows * norm).to(torch.bfloat16))
         advance(model.head.size)
     order = plan.rotations.order
     if order is not None and order > 1:
         out.write(f"had_K.{order}", 0, torch.from_numpy(hadamard_matrix(order).copy()))
-
-
-def _blocks(stored: Stored) -> Iterator[tuple[int, Tensor]]:
-    """Yield a matrix in blocks of rows, float32, each with the number of its first row."""
-    rows, columns = stored.shape
-    step = max(1, BLOCK // columns)
-    for first in range(0, rows, step):
-        yield first, read_rows(stored, first, min(first + step, rows)).to(torch.float32)
-
-
-def _vector(stored: Stored) -> Tensor:
-    return read_rows(stored, 0, 1).view(-1).to(torch.float32)
-
-
-def _rotated(layer: Layer, rotations: Rotations) -> Iterator[tuple[int, Tensor]]:
-    """Yield a layer's weight as it is stored, in blocks of rows: norms and rotations folded in."""
-    into = _into(layer, rotations)
-    norm = None if layer.norm is None else _vector(layer.norm)
-    whole = None if _out_of(layer, rotations) is None else torch.empty(layer.weight.shape)
-    for first, rows in _blocks(layer.weight):
-        turned = into(rows if norm is None else rows * norm)
-        if whole is None:
-            yield first, turned
-        else:
-            whole[first : first + len(rows)] = turned
-    if whole is None:
-        return
-    out_of = _out_of(layer, rotations)
-    assert out_of is not None
-    # Outputs are turned column by column, so that the whole matrix has to be there.
-    step = max(1, BLOCK // len(whole))
-    for first in range(0, whole.shape[1], step):
-        part = whole[:, first : first + step]
-        part.copy_(out_of(part.T.contiguous()).T)
-    for first in range(0, len(whole), max(1, BLOCK // whole.shape[1])):
-        yield first, whole[first : first + max(1, BLOCK // whole.shape[1])]
-
-
-def _rotated_bias(layer: Layer, rotations: Rotations) -> Tensor:
-    assert layer.bias is not None
-    bias = _vector(layer.bias)
-    out_of = _out_of(layer, rotations)
-    stored = (bias if out_of is None else out_of(bias)).to(torch.float16)
-    if not bool(stored.isfinite().all()):
-        raise ConversionError(f"{layer.bias}: expected finite elements that fit float16")
-    return stored
-
-
-def _into(layer: Layer, rotations: Rotations) -> Rotation:
-    """Return what turns a row of the weight as the layer's input is turned."""
-    match layer.kind:
-        case "down_proj":
-            return rotations.down
-        case "o_proj":
-            return _by_head(rotations.value(layer.number), layer.head)
-        case _:
-            return rotations.residual
-
-
-def _out_of(layer: Layer, rotations: Rotations) -> Rotation | None:
-    """Return what turns a column of the weight as the layer's output is turned."""
-    match layer.kind:
-        case "o_proj" | "down_proj":
-            return rotations.residual
-        case "v_proj":
-            return _by_head(rotations.value(layer.number), layer.head)
-        case _:
-            return None
-
-
-def _by_head(rotation: Rotation, width: int) -> Rotation:
-    return lambda x: rotation(x.reshape(*x.shape[:-1], -1, width)).reshape(x.shape)
 
 
 def _nest(out: TensorFiles, name: str, first: int, weight: Tensor, group_size: int) -> None:

@@ -1,0 +1,111 @@
+"""What a conversion writes: the old folder or the new one, and only where it was asked to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nibblespec.optimized.convert import ConversionError, convert, folder
+
+from tests.convert_kill import contents
+from tests.convert_models import save_model
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("models") / "model", "llama")
+
+
+def test_a_killed_conversion_leaves_the_old_checkpoint_or_the_new_one(
+    model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model").symlink_to(model)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.convert_kill", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    killed, finished = map(int, done.stdout.split())
+    assert killed > 30
+    # Some were killed after the exchange, while they removed the old folder.
+    assert 0 < finished < killed
+
+
+def test_nothing_is_left_beside_a_checkpoint(model: Path, tmp_path: Path) -> None:
+    convert(model, tmp_path / "out", to="dashq")
+    convert(model, tmp_path / "out", to="dashq", bits=2, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_nothing_is_left_of_a_conversion_that_fails(model: Path, tmp_path: Path) -> None:
+    def fail(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    convert(model, tmp_path / "out", to="dashq")
+    before = contents(tmp_path / "out")
+    with pytest.raises(KeyboardInterrupt):
+        convert(model, tmp_path / "out", to="dashq", bits=2, overwrite=True, progress=fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_checkpoint_is_replaced_when_asked(
+    exchange: bool, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchange:  # as on systems that cannot
+        monkeypatch.setattr(folder, "_exchange", lambda *_: False)
+    convert(model, tmp_path / "a", to="dashq")
+    convert(model, tmp_path / "b", to="bitnest", group_size=16)
+    convert(model, tmp_path / "a", to="bitnest", group_size=16, overwrite=True)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_checkpoint_is_not_replaced_unasked(model: Path, tmp_path: Path) -> None:
+    convert(model, tmp_path / "out", to="dashq")
+    before = contents(tmp_path / "out")
+    with pytest.raises(ConversionError, match=r"out: is there already; .*--overwrite"):
+        convert(model, tmp_path / "out", to="dashq", bits=2)
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_folder_that_is_no_checkpoint_is_not_replaced(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConversionError, match="is no checkpoint"):
+        convert(model, tmp_path / "out", to="dashq", overwrite=True)
+    assert contents(tmp_path / "out") == {"thesis.txt": b"years of work"}
+
+
+def test_an_empty_folder_is_filled(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    convert(model, tmp_path / "out", to="dashq")
+    assert (tmp_path / "out" / "dashq_config.json").is_file()
+
+
+@pytest.mark.parametrize("place", ["", ".."])
+def test_the_model_is_not_overwritten(place: str, tmp_path: Path) -> None:
+    source = save_model(tmp_path / "outer" / "model", "llama")
+    (tmp_path / "outer" / "meta.json").write_text("{}")
+    with pytest.raises(ConversionError, match="holds the model that is converted"):
+        convert(source, source / place, to="dashq", overwrite=True)
+
+
+def test_the_tokenizer_and_the_licence_are_taken_along(tmp_path: Path) -> None:
+    source = save_model(tmp_path / "model", "llama")
+    for name in ("tokenizer.json", "LICENSE", "README.md", "training_args.bin", "secrets.env"):
+        (source / name).write_text(name)
+    for target in ("dashq", "bitnest"):
+        convert(source, tmp_path / target, to=target, group_size=16)
+        found = contents(tmp_path / target)
+        assert {"tokenizer.json", "LICENSE", "generation_config.json"} <= found.keys()
+        assert not {"README.md", "training_args.bin", "secrets.env"} & found.keys()
