@@ -13,6 +13,13 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 SMALLEST_CAPACITY = 64
 
+EMPTY_BYTE = 0x88
+"""Two codes 0 (BN1-PLANES-EXCESS): a byte of 0 would be two codes -8, which no residual may have
+beside q4 = -8."""
+
+_EMPTY = (EMPTY_BYTE, EMPTY_BYTE, 0.0) * 2
+"""What the buffers of a layer hold where nothing is written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
@@ -26,7 +33,8 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
     """Keys and values of one layer: two nibble planes and one scale for each token and head.
 
     Buffers have the capacity L: planes uint8 [B, Hkv, L, D/2], scales float32 [B, Hkv, L]. Past
-    `length` all of them are zero. They grow when they are full, and are made at the first write.
+    `length` all codes and scales are zero. They grow when they are full, and are made at the first
+    write.
     """
 
     is_sliding = False
@@ -110,15 +118,16 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
         elif length > self.capacity:
             added = max(length, 2 * self.capacity) - self.capacity
             self.buffers = tuple(
-                torch.cat([buffer, buffer.new_zeros(_resized(buffer, added))], dim=2)
-                for buffer in self.buffers
+                torch.cat([buffer, buffer.new_full(_resized(buffer, added), empty)], dim=2)
+                for buffer, empty in zip(self.buffers, _EMPTY, strict=True)
             )
             self.capacity += added
 
     def rollback(self, length: int) -> None:
         """Forget all positions from `length` on, as if they had never been written."""
-        for buffer in self.buffers:
-            buffer[:, :, length : self.length] = 0
+        # strict=False: nothing is written before the buffers are made.
+        for buffer, empty in zip(self.buffers, _EMPTY, strict=False):
+            buffer[:, :, length : self.length] = empty
         self.length = length
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -223,7 +232,8 @@ class NestedCache(Cache):
 
 def _buffers(keys: Tensor, capacity: int) -> tuple[Tensor, ...]:
     batch, heads, _, width = keys.shape
-    plane = keys.new_zeros(batch, heads, capacity, width // 2, dtype=torch.uint8)
+    shape = batch, heads, capacity, width // 2
+    plane = keys.new_full(shape, EMPTY_BYTE, dtype=torch.uint8)
     scale = keys.new_zeros(batch, heads, capacity, dtype=torch.float32)
     return plane, plane.clone(), scale, plane.clone(), plane.clone(), scale.clone()
 
