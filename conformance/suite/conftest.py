@@ -4,7 +4,7 @@ import pytest
 from nibblespec.conformance.suite import gate
 from nibblespec.conformance.suite.session import backend_under_test, trial_of
 from nibblespec.conformance.suite.trial import Trial
-from nibblespec.spec.operations import OPERATIONS, Capabilities
+from nibblespec.spec.operations import OPERATIONS, Backend, Capabilities
 
 
 @pytest.fixture
@@ -17,6 +17,12 @@ def trial(request: pytest.FixtureRequest) -> Trial:
 def capabilities(trial: Trial) -> Capabilities:
     """Return what the backend claims."""
     return trial.capabilities
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Return the backend itself, for what calls it through a model; the gate is around it there."""
+    return backend_under_test(request.config)
 
 
 def _operation_fixture(name: str) -> object:

@@ -115,6 +115,6 @@ def _tests(node: str, function: object) -> list[SuiteTest]:
     ids = tuple(str(name) for mark in marks if mark.name == "requirement" for name in mark.args)
     assert callable(function)
     calls = tuple(name for name in inspect.signature(function).parameters if name in OPERATIONS)
-    if any(mark.name == "parametrize" for mark in marks):
+    if any(mark.name == "parametrize" and mark.args[0] == "operation_name" for mark in marks):
         return [SuiteTest(f"{node}[{name}]", ids, (name,)) for name in OPERATIONS]
     return [SuiteTest(node, ids, calls)]
