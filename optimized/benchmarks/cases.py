@@ -3,95 +3,25 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from nibblespec.optimized import portable
-from nibblespec.optimized.benchmarks import shapes
+from nibblespec.optimized.benchmarks import operands, shapes
+from nibblespec.optimized.benchmarks.case import (
+    Case,
+    Contestant,
+    compiled,
+    copies_of,
+    rotating,
+    size,
+)
 from nibblespec.optimized.benchmarks.formulas import dashq_formula, nested_formula
-from nibblespec.optimized.benchmarks.measure import Call
+from nibblespec.optimized.benchmarks.operands import dashq_weight, nested_weight
 from nibblespec.optimized.cpu.kernels import compiled as compiled_kernels
 from nibblespec.optimized.cpu.library import library
-from nibblespec.optimized.layout import DashqLayout, group_count, word_count
 from nibblespec.optimized.pytorch import operations
 from torch import Tensor
-
-ROWS = (1, 5, 16, 64, 512)
-"""Rows M of the input: a token, a verification of four drafts, batches, prefill."""
-
-COLD_BYTES = 1 << 27
-"""Weights are rotated through at least this much memory, more than caches hold."""
-
-MOST_COPIES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Contestant:
-    """One way to compute a case."""
-
-    name: str
-    call: Call
-    read: int
-    """Bytes that have to be read."""
-    written: int
-    """Bytes that have to be written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An operation on operands of one size."""
-
-    operation: str
-    shape: str
-    rows: int | None
-    operations: int
-    """Multiplications and additions of a matrix product, 0 where there is none."""
-    contestants: tuple[Contestant, ...]
-
-
-def size(*tensors: Tensor | None) -> int:
-    """Return how many bytes tensors have."""
-    return sum(0 if tensor is None else tensor.nbytes for tensor in tensors)
-
-
-def rotating(function: Callable[..., object], copies: Sequence[tuple[Any, ...]]) -> Call:
-    """Return a call that takes the next of the copies each time."""
-    turns = itertools.cycle(copies)
-    return lambda: function(*next(turns))
-
-
-def copies_of(*tensors: Tensor | None) -> list[tuple[Tensor | None, ...]]:
-    """Copy tensors so often that no cache holds them all."""
-    count = max(1, min(MOST_COPIES, -(-COLD_BYTES // max(1, size(*tensors)))))
-    return [
-        tuple(None if tensor is None else tensor.clone() for tensor in tensors)
-        for _ in range(count)
-    ]
-
-
-def compiled(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the formula under torch.compile, anew for each shape."""
-    result: Callable[..., Tensor] = torch.compile(formula, dynamic=False)
-    return result
-
-
-def dashq_weight(rows: int, columns: int) -> tuple[tuple[Tensor, Tensor, Tensor], DashqLayout]:
-    """Draw a packed weight of the example's width and group."""
-    layout = DashqLayout(shapes.DASHQ_BITS, shapes.DASHQ_GROUP, rows, columns, columns)
-    count = word_count(rows * columns, layout.nbits)
-    words = torch.randint(-(2**31), 2**31, (count,), dtype=torch.int64).to(torch.int32)
-    scale = (torch.rand(group_count(layout), 1) * 0.01).to(torch.float16)
-    zero = (torch.rand(group_count(layout), 1) * 15).to(torch.float16)
-    return (words, scale, zero), layout
-
-
-def nested_weight(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw planes without the pairs that a package must not hold, and scales."""
-    hi = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8)
-    lo = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8) | 0x88
-    scale = (torch.rand(rows, columns // shapes.NESTED_GROUP) * 0.01).to(torch.float16)
-    return hi, lo, scale
 
 
 def dashq_reconstruction(rows: int, columns: int) -> Case:
@@ -164,17 +94,25 @@ def _reconstruction_case(
         shape,
         None,
         0,
-        tuple(
-            Contestant(name, rotating(function, copies), *traffic)
-            for name, function in contestants.items()
+        (
+            *(
+                Contestant(name, rotating(function, copies), *traffic)
+                for name, function in contestants.items()
+            ),
+            # What it takes to write so much at all, where the system supplies the memory.
+            Contestant("fill, new", functools.partial(_filled, out), 0, out.nbytes),
         ),
     )
+
+
+def _filled(like: Tensor) -> Tensor:
+    return torch.full_like(like, 1.0)
 
 
 def dashq_layer(rows: int, columns: int, tokens: int) -> Case:
     """Apply a packed layer."""
     weight, layout = dashq_weight(rows, columns)
-    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    x = operands.activations(tokens, columns)
     dense = dashq_formula(*weight, rows)
     small = size(x) + 2 * tokens * rows
     packed = copies_of(*weight)
@@ -197,7 +135,7 @@ def dashq_layer(rows: int, columns: int, tokens: int) -> Case:
 def nested_layer(rows: int, columns: int, tokens: int) -> Case:
     """Apply a nested layer to activations that are quantized already."""
     hi, lo, scale = nested_weight(rows, columns)
-    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    x = operands.activations(tokens, columns)
     xq, sx = operations.quantize_activations(x, -1)
     dense = nested_formula(hi, lo, scale)
     small = size(xq, sx) + 2 * tokens * rows
@@ -253,7 +191,7 @@ def _dense_peers(
 
 def activations(columns: int, tokens: int) -> Case:
     """Quantize activations."""
-    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    x = operands.activations(tokens, columns)
     return _against_portable(
         "A8", f"{columns}", tokens, "quantize_activations", (x, -1), 3 * x.numel()
     )
@@ -261,7 +199,7 @@ def activations(columns: int, tokens: int) -> Case:
 
 def transform(order: int, columns: int, tokens: int) -> Case:
     """Transform activations."""
-    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    x = operands.activations(tokens, columns)
     matrix = None if order == 1 else torch.randint(0, 2, (order, order)).to(torch.float32) * 2 - 1
     arguments = (x, matrix, torch.bfloat16)
     shape = f"{order}·{columns // order}"
@@ -324,7 +262,7 @@ def _against_portable(
     )
 
 
-def all_cases(rows: Sequence[int] = ROWS) -> Iterator[functools.partial[Case]]:
+def all_cases(rows: Sequence[int]) -> Iterator[functools.partial[Case]]:
     """Yield makers of all cases: operands are made when their case's turn comes."""
     common = shapes.COMMON_SHAPE
     for shape in shapes.DASHQ_SHAPES:

@@ -1,20 +1,24 @@
 """What the machine can do at best: the yardsticks of the table."""
 
+import datetime
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from nibblespec.optimized import torch_backend
-from nibblespec.optimized.benchmarks.measure import time_in_turns
+from nibblespec.optimized.benchmarks.measure import Call, Timing, time_in_turns
 
 BYTES = 1 << 28
 """Memory that is filled and copied: more than caches hold."""
 
 EDGE = 2048
 """Rows and columns of the matrices that are multiplied."""
+
+Timer = Callable[[Mapping[str, Call], float], dict[str, Timing]]
+"""Times contestants in turns, for about so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Machine:
     device: str
     threads: int
     torch: str
+    date: str
+    """Of the measurement, in UTC."""
     fill: float
     """Bytes written by torch.fill_."""
     copy: float
@@ -46,12 +52,25 @@ class Machine:
         return {"machine": asdict(self), "lines": [asdict(line) for line in lines]}
 
 
-def measure_machine(seconds: float = 1.0) -> Machine:
+def measure_cpu(seconds: float = 1.0) -> Machine:
     """Measure the rates of this CPU."""
-    source = torch.zeros(BYTES, dtype=torch.uint8)
-    target = torch.ones(BYTES, dtype=torch.uint8)
-    square = torch.randn(EDGE, EDGE).to(torch.bfloat16)
-    timings = time_in_turns(
+    return measure_machine(
+        "cpu", (_processor(), torch_backend.device), (BYTES, EDGE), time_in_turns, seconds
+    )
+
+
+def measure_machine(
+    device: str, names: tuple[str, str], sizes: tuple[int, int], timer: Timer, seconds: float
+) -> Machine:
+    """Measure the rates of a device, named for what it is and what runs on it.
+
+    `sizes` are the bytes that are filled and copied, and the edge of the matrices.
+    """
+    bytes_moved, edge = sizes
+    source = torch.zeros(bytes_moved, dtype=torch.uint8, device=device)
+    target = torch.ones(bytes_moved, dtype=torch.uint8, device=device)
+    square = torch.randn(edge, edge, device=device).to(torch.bfloat16)
+    timings = timer(
         {
             "fill": lambda: target.view(torch.int32).fill_(1),
             "copy": lambda: target.copy_(source),
@@ -59,14 +78,16 @@ def measure_machine(seconds: float = 1.0) -> Machine:
         },
         seconds,
     )
+    name, runs = names
     return Machine(
-        name=_processor(),
-        device=torch_backend.device,
+        name=name,
+        device=runs,
         threads=torch.get_num_threads(),
         torch=torch.__version__,
-        fill=BYTES / timings["fill"].median,
-        copy=2 * BYTES / timings["copy"].median,
-        matmul=2 * EDGE**3 / timings["matmul"].median,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        fill=bytes_moved / timings["fill"].median,
+        copy=2 * bytes_moved / timings["copy"].median,
+        matmul=2 * edge**3 / timings["matmul"].median,
     )
 
 

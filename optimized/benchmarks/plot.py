@@ -19,6 +19,8 @@ COLORS = {
     "formula": "#b7c4d9",
     "formula, new": "#b7c4d9",
     "plain PyTorch": "#b7c4d9",
+    "gemlite": "#8e5ea2",
+    "fill, new": "#aaaaaa",
 }
 LABEL, WIDTH, BAR, GAP = 430, 520, 13, 10
 

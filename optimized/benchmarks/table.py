@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nibblespec.optimized.benchmarks.cases import Case
+from nibblespec.optimized.benchmarks.case import Case
 from nibblespec.optimized.benchmarks.machine import Machine
 from nibblespec.optimized.benchmarks.measure import Timing
 

@@ -15,7 +15,7 @@ constexpr int64_t BLOCK_ROWS = 16;      // rows of weights that share a span of 
 constexpr int64_t FEW_TOKENS = 5;       // whose sums over a row stay in registers
 constexpr int64_t FEW_IN_STREAMS = 15;  // for which weights are rather unpacked three times
 constexpr int64_t SPAN_TOKENS = 8;      // for which, of many, a span is as wide as the cache allows
-constexpr int64_t SPAN_BYTES = 32768;  // of tokens' columns: that of a usual L1 cache
+constexpr int64_t SPAN_BYTES = 32768;    // of tokens' columns: that of a usual L1 cache
 
 // Add the products of `Tokens` rows of x and a span of weights to totals, lane by lane.
 template <int Tokens>
