@@ -26,7 +26,7 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"to": "dashq", "bits": 3},
     {"to": "bitnest", "group_size": 16},
 )
-ROUNDS = 40
+ROUNDS = 25
 
 State = dict[str, bytes]
 

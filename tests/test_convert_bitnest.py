@@ -217,7 +217,9 @@ def test_a_nested_head_is_a_layer_and_leaves_aux(models: dict[str, Path], tmp_pa
 def test_a_group_size_that_does_not_divide_all_widths_is_refused(
     models: dict[str, Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(ConversionError, match=r"divisor of all widths, 64, 96, found 64; .* 16, 32"):
+    with pytest.raises(
+        ConversionError, match=r"divisor of all widths, 64, 96, found 64; .* 16, 32"
+    ):
         convert(models["llama"], tmp_path / "out", to="bitnest", group_size=64)
 
 

@@ -34,7 +34,7 @@ def test_a_killed_conversion_leaves_the_old_checkpoint_or_the_new_one(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     killed, finished = map(int, done.stdout.split())
-    assert killed > 30
+    assert killed > 20
     # Some were killed after the exchange, while they removed the old folder.
     assert 0 < finished < killed
 

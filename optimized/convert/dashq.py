@@ -33,8 +33,8 @@ MANIFEST = "dashq_config.json"
 SMALLEST_GROUP = 16
 """A smaller group is not chosen by itself: scale and zero point would outweigh the codes."""
 
-BLOCK = 1 << 20
-"""Weights that are encoded at once, in some 100 bytes of memory each."""
+BLOCK = 1 << 17
+"""Weights that are encoded at once, in some 100 bytes of memory each: these fit a cache."""
 
 COPIED = 1 << 24
 """Bytes that are copied at once."""

@@ -1,0 +1,208 @@
+"""What a conversion says of models that it cannot convert."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from nibblespec.optimized.convert import ConversionError, convert
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from tests.convert_models import save_model
+
+Edit = Callable[[dict[str, Tensor]], object]
+
+Q = "model.layers.1.self_attn.q_proj.weight"
+EXPERTS = "model.layers.0.mlp.experts"
+
+
+def model(folder: Path, name: str = "llama", edit: Edit = lambda _: None) -> Path:
+    """Save a tiny model with its tensors edited."""
+    save_model(folder, name)
+    tensors = load_file(folder / "model.safetensors")
+    edit(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def configure(folder: Path, **values: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **values}))
+
+
+def refuse(source: Path, target: str, message: str, **options: Any) -> None:  # noqa: ANN401
+    out = source.parent / "out"
+    with pytest.raises(ConversionError, match=message):
+        convert(source, out, to=target, group_size=16, **options)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_a_folder_that_is_not_there(target: str, tmp_path: Path) -> None:
+    refuse(tmp_path / "nothing", target, "nothing: expected the folder of a Hugging Face model")
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_a_folder_without_config_json(target: str, tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    (source / "config.json").unlink()
+    refuse(source, target, r"config\.json: is not there")
+
+
+def test_a_config_json_that_is_none(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    (source / "config.json").write_text("{")
+    refuse(source, "dashq", r"config\.json: expected a JSON document")
+    (source / "config.json").write_text("[]")
+    refuse(source, "dashq", r"config\.json: expected a JSON object, found list")
+
+
+def test_a_folder_without_safetensors(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    (source / "model.safetensors").rename(source / "pytorch_model.bin")
+    refuse(source, "dashq", r"found neither; .* save_pretrained")
+
+
+def test_a_model_that_is_quantized_already(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    configure(source, quantization_config={"quant_method": "gptq"})
+    refuse(source, "dashq", "quantized already")
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_a_weight_of_another_dtype(target: str, tmp_path: Path) -> None:
+    source = model(
+        tmp_path / "model", edit=lambda tensors: tensors.update({Q: tensors[Q].to(torch.int8)})
+    )
+    refuse(source, target, r"layers\.1\.self_attn\.q_proj\.weight: expected BF16, .*found I8")
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_a_weight_that_is_not_finite(target: str, tmp_path: Path) -> None:
+    source = model(tmp_path / "model", edit=lambda tensors: tensors[Q][5, 7].fill_(torch.nan))
+    refuse(source, target, r"layers\.1\.self_attn\.q_proj, rows 0 to 63: expected finite weights")
+
+
+def test_a_tensor_that_is_missing(tmp_path: Path) -> None:
+    source = model(tmp_path / "model", edit=lambda tensors: tensors.pop(Q))
+    refuse(source, "bitnest", r"expected the tensor model\.layers\.1\.self_attn\.q_proj\.weight")
+
+
+def test_a_decoder_layer_that_is_missing(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    configure(source, num_hidden_layers=3)
+    refuse(source, "dashq", "num_hidden_layers 3, but no linear layer of decoder layer 2")
+    refuse(source, "bitnest", r"expected the tensor model\.layers\.2\.")
+
+
+def test_a_tensor_of_another_shape(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    configure(source, intermediate_size=128)
+    refuse(source, "bitnest", r"gate_proj\.weight: expected shape \[128, 64\], .*found \[96, 64\]")
+
+
+def test_a_tensor_that_a_package_has_no_place_for(tmp_path: Path) -> None:
+    extra = "model.layers.0.self_attn.q_norm.weight"
+    source = model(tmp_path / "model", edit=lambda tensors: tensors.update({extra: torch.ones(16)}))
+    refuse(source, "bitnest", r"q_norm\.weight: a llama has no such tensor")
+
+
+@pytest.mark.parametrize("value", [None, 0, True, "64"])
+def test_a_size_that_config_json_lacks(value: object, tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    configure(source, hidden_size=value)
+    refuse(source, "bitnest", "hidden_size: expected an integer of at least 1")
+
+
+def test_a_model_without_linear_layers(tmp_path: Path) -> None:
+    source = model(tmp_path / "model", edit=lambda tensors: tensors.clear())
+    save_file(
+        {"transformer.h.0.attn.c_attn.weight": torch.ones(4, 4)}, source / "model.safetensors"
+    )
+    configure(source, model_type="gpt2")
+    refuse(source, "dashq", r"found none \(model_type 'gpt2'\); this architecture is not supported")
+
+
+def test_experts_that_are_stored_transposed(tmp_path: Path) -> None:
+    def transpose(tensors: dict[str, Tensor]) -> None:
+        for name in [name for name in tensors if ".experts." in name]:
+            del tensors[name]
+        tensors[f"{EXPERTS}.gate_up_proj"] = torch.ones(4, 64, 96)
+        tensors[f"{EXPERTS}.down_proj"] = torch.ones(4, 48, 64)
+
+    source = model(tmp_path / "model", "qwen3_moe", transpose)
+    refuse(source, "dashq", r"found \[4, 64, 96\] and \[4, 48, 64\]; .*not supported")
+
+
+def test_an_expert_that_lacks_a_part(tmp_path: Path) -> None:
+    source = model(
+        tmp_path / "model",
+        "qwen3_moe",
+        lambda tensors: tensors.pop(f"{EXPERTS}.2.down_proj.weight"),
+    )
+    refuse(source, "dashq", r"experts\.2: expected down_proj, found none")
+
+
+def test_experts_with_biases(tmp_path: Path) -> None:
+    bias = f"{EXPERTS}.0.up_proj.bias"
+    source = model(
+        tmp_path / "model", "qwen3_moe", lambda tensors: tensors.update({bias: torch.ones(48)})
+    )
+    refuse(source, "dashq", "experts with biases are not supported")
+
+
+def test_a_bias_of_another_dtype_than_its_weight(tmp_path: Path) -> None:
+    bias = Q.replace("weight", "bias")
+    source = model(
+        tmp_path / "model",
+        "qwen2",
+        lambda tensors: tensors.update({bias: tensors[bias].to(torch.float32)}),
+    )
+    refuse(source, "dashq", r"q_proj\.bias: expected BF16, as its weight has, found F32")
+
+
+@pytest.mark.parametrize("kept", [0, 7, 100, 40_000])
+def test_a_file_that_is_cut_off(kept: int, tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    data = (source / "model.safetensors").read_bytes()
+    (source / "model.safetensors").write_bytes(data[:kept])
+    refuse(source, "dashq", r"model\.safetensors: (expected a safetensors file|is cut off)")
+
+
+def test_a_header_that_is_none(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    for header in (b"[1]", b"nonsense", b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}'):
+        data = len(header).to_bytes(8, "little") + header + bytes(8)
+        (source / "model.safetensors").write_bytes(data)
+        refuse(source, "dashq", "expected the header of a safetensors file")
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ({"weight_map": {Q: "gone.safetensors"}}, r"names gone\.safetensors, not in the folder"),
+        ({"weight_map": {Q: "../model.safetensors"}}, "expected an object weight_map"),
+        ({"weight_map": {"other": "model.safetensors"}}, "names other, which the file lacks"),
+        ({}, "expected an object weight_map"),
+    ],
+)
+def test_an_index_that_does_not_fit(index: object, message: str, tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    refuse(source, "dashq", message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"to": "gptq"}, "to: expected dashq or bitnest, found 'gptq'"),
+        ({"to": "dashq", "bits": 9}, "bits: expected 1 … 8, found 9"),
+        ({"to": "dashq", "group_size": 0}, "group_size: expected at least 1, found 0"),
+    ],
+)
+def test_arguments_out_of_range(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        convert(tmp_path, tmp_path / "out", **options)
