@@ -1,6 +1,7 @@
 """What the machine can do at best: the yardsticks of the table."""
 
 import datetime
+import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,6 +32,8 @@ class Machine:
     torch: str
     date: str
     """Of the measurement, in UTC."""
+    load: float
+    """Programs that ran at the same time, on the average of the minute before."""
     fill: float
     """Bytes written by torch.fill_."""
     copy: float
@@ -85,6 +88,7 @@ def measure_machine(
         threads=torch.get_num_threads(),
         torch=torch.__version__,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        load=os.getloadavg()[0],
         fill=bytes_moved / timings["fill"].median,
         copy=2 * bytes_moved / timings["copy"].median,
         matmul=2 * edge**3 / timings["matmul"].median,
