@@ -12,10 +12,10 @@ from nibblespec.reference.activations import quantize_activations
 from nibblespec.reference.attention import kv_attention
 from nibblespec.reference.bounds_hadamard import hadamard_bounded
 from nibblespec.reference.hadamard import hadamard
-from nibblespec.reference.kv import kv_quantize
+from nibblespec.reference.kv import kv_dequantize, kv_quantize
 from nibblespec.reference.nested import nested_linear, nested_reconstruct, segments
 from nibblespec.reference.planes import pack_planes, read_codes
-from nibblespec.reference.rounding import Array
+from nibblespec.reference.rounding import Array, round_float32
 
 from tests.nested_layers import float32
 
@@ -101,6 +101,32 @@ def test_the_smallest_scale() -> None:
     assert text_has("scale 1e-8 (bits `0x322BCC77`)")
 
 
+def test_a_code_that_a_reciprocal_changes() -> None:
+    x = np.array([[0x3F90, 0x3F10]], np.uint16).astype(np.uint32) << np.uint32(16)
+    codes_of_x, scale = quantize_activations(x.view(np.float32), -1)
+    assert (x.view(np.float32).tolist(), codes_of_x[0, 1]) == ([[1.125, 0.5625]], 63)
+    quotient = np.float32(0.5625) / scale[0, 0]
+    inverse = np.float32(1) / scale[0, 0]
+    product = np.float32(0.5625) * inverse
+    assert (quotient < 63.5, np.rint(product)) == (True, 64)
+    found = codes(np.array([scale[0, 0], quotient, inverse, product]))
+    assert text_has(
+        f"has s = {found[0]}, and 0.5625 / s is {found[1]}, just below 63.5, so that its code",
+        f"nearest to 1/s, {found[2]}, is {found[3]}, 63.5, which gives 64",
+    )
+
+
+def test_a_scale_of_minus_zero() -> None:
+    hi, lo = pack_planes(Q4, QR)
+    scale = np.array([[-0.0]], np.float16)
+    for plane, sign in (("draft", Q4[0] >= 0), ("target", 16 * Q4[0].astype(int) + QR[0] >= 0)):
+        weight = nested_reconstruct(
+            hi, lo, scale, "draft" if plane == "draft" else "target", "float32"
+        )
+        assert np.array_equal(np.signbit(weight[0]), sign)
+    assert text_has("−0 for a code of 0 or more, and +0 for a negative one")
+
+
 def test_a_layer_with_two_kinds_of_groups() -> None:
     xq, sx = np.array([[1, -2, 3, 4, -5, 6]], np.int8), float32(0.5, 2).reshape(1, 2)
     scale = np.array([[1, 0.25, 4]], np.float16)
@@ -137,6 +163,40 @@ def test_transforms_of_four_elements() -> None:
     )
 
 
+def test_a_transform_of_eight_elements_stride_by_stride() -> None:
+    x = np.arange(1, 9, dtype=np.float32)
+    y = x
+    for stride in (1, 2, 4):
+        pairs = y.reshape(-1, 2, stride)
+        y = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(8)
+        listed = ", ".join(f"{int(value)}".replace("-", "−") for value in y)
+        assert text_has(f"| {stride} | {listed} |")
+    result = hadamard(x, None, "float32")
+    assert codes(np.float32([1 / math.sqrt(8)])) == ["`0x3EB504F3`"]
+    for dtype in ("float32", "bfloat16"):
+        narrow = result if dtype == "float32" else round_float32(result, "bfloat16")
+        assert text_has(", ".join("0" if value == 0 else codes(value)[0] for value in narrow))
+    assert codes(y[:1] / np.float32(math.sqrt(8))) == ["`0x414BA592`"]
+    assert text_has("the first element is `0x414BA592`")
+
+
+def test_the_constant_of_the_scale() -> None:
+    sizes = (64, 128, 8192, 11008, 14336, 18944)
+    constants = codes(np.array([1 / math.sqrt(n) for n in sizes], np.float32))
+    assert text_has(row("n", *sizes), row("float32(1/√n)", *constants))
+
+
+def test_the_constant_is_the_nearest_for_every_length() -> None:
+    n = np.arange(1, 65536)
+    constants = (1 / np.sqrt(n)).astype(np.float32)
+    # |c - 1/√n| is at most half a step: (c ± step/2)² · n, in exact integers, encloses 1.
+    mantissa, exponent = np.frexp(constants)
+    digits = np.ldexp(mantissa, 25).astype(np.int64).tolist()  # in halves of a step
+    for count, units, power in zip(n.tolist(), digits, exponent.tolist(), strict=True):
+        one = 1 << 2 * (25 - power)
+        assert (units - 1) ** 2 * count <= one <= (units + 1) ** 2 * count
+
+
 def test_eight_everywhere_overflows_float16_at_8192() -> None:
     x = np.full(8192, 8, np.float16)
     assert hadamard(x, None, "float32")[0] * math.sqrt(8192) > 65504
@@ -144,13 +204,37 @@ def test_eight_everywhere_overflows_float16_at_8192() -> None:
 
 
 def test_a_cache_entry_of_four_elements() -> None:
-    hi, lo, scale = kv_quantize(float32(7, -3.5, 0.6, 2.03), None)
-    assert scale == 1
+    hi, lo, scale = kv_quantize(float32(7, -3.5, 0.6, 2.03).reshape(1, 4), None)
+    assert scale.tolist() == [1]
     assert bytes_of(hi) == "4F A9"
     assert bytes_of(lo) == "F8 82"
     assert text_has(
         "q4 = 7, −4, 1, 2, hence hi = `4F A9`",
         "qr = 0, 7, −6, 0 and lo = `F8 82`",
+    )
+    assert kv_dequantize(hi, None, scale, "draft").tolist() == [[7, -4, 1, 2]]
+    assert kv_dequantize(hi, lo, scale, "target").tolist() == [[7, -3.5625, 0.625, 2]]
+    assert text_has("the draft is 7, −4, 1, 2, and the target is 7, −3.5625, 0.625, 2")
+
+
+def test_a_residual_that_a_contraction_changes() -> None:
+    x = float32(1, -0.96875)
+    hi, lo, scale = kv_quantize(x, None)
+    q4, qr = (plane >> 4 for plane in (hi[0], lo[0]))
+    assert (int(q4) - 8, int(qr) - 8) == (-7, 3)
+    product = np.float32(-7) * scale
+    exact = float(x[1]) + 7 * float(scale)  # 27 bits: float64 does not round it
+    remainder, fused = x[1] - product, np.float32(exact)
+    sixteenth = scale / np.float32(16)
+    assert (np.rint(remainder / sixteenth), np.rint(fused / sixteenth)) == (3, 4)
+    found = codes(np.array([scale, product, remainder, fused]))
+    assert text_has(
+        f"hence s = {found[0]}",
+        f"q4·s is −1 ({found[1]}) after its rounding",
+        f"so that the remainder is 0.03125 ({found[2]})",
+        f"it is {float(remainder / sixteenth):.7f}, and qr is 3",
+        f"the remainder {found[3]}",
+        f"the quotient {float(fused / sixteenth):.6f}, and the residual 4",
     )
 
 

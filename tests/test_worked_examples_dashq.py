@@ -16,7 +16,7 @@ from nibblespec.reference.rounding import (
     round_float32,
     round_float64,
 )
-from nibblespec.reference.words import pack_words
+from nibblespec.reference.words import pack_words, unpack_words
 from nibblespec.spec.operations import DashqRounding
 
 from tests.dashq_modules import describe, packed
@@ -87,6 +87,41 @@ def test_packing_with_four_bits() -> None:
         "`0xFEDCBA98` | −19088744 |",
         "row 1: 12 13 14 15",
     )
+
+
+@pytest.mark.parametrize("nbits", range(1, 9))
+def test_words_of_codes_that_count_up(nbits: int) -> None:
+    codes = (np.arange(32 // nbits + 1) % 2**nbits).astype(np.uint8)
+    words = " | ".join(f"`0x{word:08X}`" for word in pack_words(codes, nbits).view(np.uint32))
+    assert text_has(SPECIFICATION, f"| {nbits} | {words} |")
+
+
+def test_packing_with_five_bits_and_bits_that_hold_no_code() -> None:
+    codes = np.array([31, 1, 2, 3, 4, 30, 17], np.uint8)
+    words = pack_words(codes, 5).view(np.uint32)
+    for word in words.tolist():
+        bits = f"{word:032b}"
+        groups = " ".join([bits[:2], *(bits[place : place + 5] for place in range(2, 32, 5))])
+        assert text_has(SPECIFICATION, f"`{groups}` | `0x{word:08X}` |")
+    spoilt = words | np.array([0xC0000000, 0xFFFFFFE0], np.uint32)
+    assert np.array_equal(unpack_words(spoilt.view(np.int32), 5, 7), codes)
+    assert text_has(SPECIFICATION, f"`0x{spoilt[0]:08X}` and `0x{spoilt[1]:08X}` in their place")
+
+
+def test_a_module_with_padding_columns() -> None:
+    module = describe(rows=2, columns=10, nbits=4, group_size=4, quant_columns=12)
+    codes = (np.arange(24) % 16).astype(np.uint8).reshape(2, 12)
+    scale, zero = np.ones((6, 1), np.float16), np.zeros((6, 1), np.float16)
+    example = packed(codes, scale, zero, module)
+    weight = dashq_reconstruct(example.words, scale, zero, module, "float32")
+    assert weight.tolist() == [[*range(10)], [12, 13, 14, 15, *range(6)]]
+    assert text_has(SPECIFICATION, "12 13 14 15 0 1 2 3 4 5 in row 1")
+
+
+def test_parameters_in_eight_bits() -> None:
+    numbers = np.array([0xB0, 0x28], np.uint8).view(DTYPES["float8_e4m3fn"]).astype(np.float32)
+    assert numbers.tolist() == [-0.5, 0.25]
+    assert text_has(SPECIFICATION, "zero[4] = `0xB0` and scale[4] = `0x28` are the same")
 
 
 def test_the_weight_of_code_1_5() -> None:
