@@ -1,36 +1,54 @@
-"""MkDocs hooks: the specification pages come from spec/, and every requirement is a link target."""
+"""MkDocs hooks: pages from elsewhere in the repository, pages made from code, links to ids."""
 
-import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from sitegen import checker, matrix, references, results, rules, schemas, sources, versions
+from sitegen.packages import link_tree
 
-SPEC = Path(__file__).parent.parent / "spec"
-PAGES = {
-    "specification/files.md": "files.md",
-    "specification/numerics.md": "numerics.md",
-    "specification/dashq-packed-linear-v1.md": "dashq_packed_linear/v1/specification.md",
-    "specification/bitnest-package-v1.md": "bitnest_package/v1/specification.md",
+_LINKS = TemporaryDirectory(prefix="nibblespec-site-")
+
+GENERATED = {
+    "requirements.md": matrix.page,
+    "rules.md": rules.page,
+    "schemas.md": schemas.page,
+    "results.md": results.page,
+    "specification/versions.md": versions.page,
+    "assets/check/formats.js": checker.formats_module,
 }
-_STATEMENT = re.compile(
-    r"^\*\*([A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+)\*\*(?= \((?:MUST|SHOULD|MAY),)", re.M
-)
+
+
+@event_priority(100)  # before mkdocstrings, which reads it in the same event
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show mkdocstrings where the packages are: it reads their sources and imports nothing."""
+    if not any(Path(_LINKS.name).iterdir()):
+        link_tree(Path(_LINKS.name))
+    config.plugins["mkdocstrings"].config["handlers"]["python"]["paths"] = [_LINKS.name]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the normative text, which lives beside the code that reads it."""
-    for page, source in PAGES.items():
-        files.append(File.generated(config, page, abs_src_path=str(SPEC / source)))
+    """Add what does not lie in docs/."""
+    for name, path in sources.pages().items():
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    for name, path in schemas.files().items():
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    for name, make in GENERATED.items():
+        files.append(File.generated(config, name, content=make()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Give every statement an anchor: its id in lower case."""
-    if page.file.src_uri not in PAGES:
-        return markdown
-    return _STATEMENT.sub(
-        lambda match: f'<a id="{match[1].lower()}" href="#{match[1].lower()}">**{match[1]}**</a>',
-        markdown,
-    )
+    """Prepare the pages that are files from elsewhere, and fill in what a page asks for."""
+    if page.file.src_uri in sources.pages():
+        markdown = sources.prepared(page.file.src_uri, markdown)
+    return checker.filled_in(markdown) if page.file.src_uri == "check.md" else markdown
+
+
+def on_page_content(html: str, page: Page, **_: object) -> str:
+    """Link requirement ids to their statements."""
+    return references.linked(html, page.url)

@@ -1,0 +1,40 @@
+"""Run the suite on backends and write their reports for the page of results.
+
+    python docs/sitegen/make_report.py reference torch optimized
+    python docs/sitegen/make_report.py c=exec:./adapter
+
+Each argument is a backend, or NAME=BACKEND where the report is to have another name. The report is
+the suite's own; only `platform` is cut down to system and machine, since the rest of it describes a
+computer, not a result.
+"""
+
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+REPORTS = Path(__file__).parent.parent / "reports"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the reports; return the worst exit status of the runs."""
+    worst = 0
+    for argument in arguments:
+        name, _, backend = argument.partition("=")
+        path = REPORTS / f"{name}.json"
+        command = ["conformance", f"--backend={backend or name}", f"--report={path}"]
+        done = subprocess.run(
+            [sys.executable, "-m", "nibblespec.conformance", *command], check=False
+        )
+        worst = max(worst, done.returncode)
+        if not path.exists():
+            continue
+        report = json.loads(path.read_text(encoding="utf-8"))
+        report["environment"]["platform"] = f"{platform.system()} {platform.machine()}"
+        path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
