@@ -1,7 +1,6 @@
 """The guides: every block of code runs as it stands, and writes what the page says."""
 
 import os
-import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -9,24 +8,37 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs"
-GUIDES = ("validating.md",)
+from tests.website.blocks import DOCS, Block, blocks
 
-_BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+ELSEWHERE = {"teeth.md": "test_broken_backends_are_rejected.py"}
+"""Pages whose code other tests run."""
+
+GUIDES = sorted({page.name for page in DOCS.glob("*.md")} - set(ELSEWHERE))
+"""Every page that is written by hand."""
+
+CODE = {"sh", "python"}
+DATA = {"text", "yaml", "json"}
 
 
-def blocks(guide: str) -> list[tuple[str, str]]:
-    """Return the blocks of a page with what they are, in their order."""
-    text = (DOCS / guide).read_text(encoding="utf-8")
-    return [(match["kind"], match["text"]) for match in _BLOCK.finditer(text)]
+def titled(guide: str) -> list[Block]:
+    return [block for block in blocks(DOCS / guide) if block.title]
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_every_block_is_code_or_the_output_of_the_one_before(guide: str) -> None:
-    kinds = [kind for kind, _ in blocks(guide)]
-    assert set(kinds) <= {"sh", "python", "text"}
-    assert ("text", "text") not in pairwise(kinds)
-    assert kinds[0] != "text"
+def test_every_block_is_code_data_or_the_output_of_the_one_before(guide: str) -> None:
+    found = blocks(DOCS / guide)
+    assert {block.kind for block in found} <= CODE | DATA
+    for before, block in pairwise([None, *found]):
+        if block is not None and block.kind == "text":
+            assert before is not None
+            assert before.kind in CODE
+            assert not before.reason
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_fence_of_a_page_is_a_block(guide: str) -> None:
+    fences = (DOCS / guide).read_text(encoding="utf-8").count("\n```")
+    assert fences == 2 * len(blocks(DOCS / guide))
 
 
 @pytest.mark.parametrize("guide", GUIDES)
@@ -34,19 +46,30 @@ def test_every_block_runs_and_writes_what_the_page_says(guide: str, tmp_path: Pa
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     written = ""
-    for kind, text in blocks(guide):
-        if kind == "text":
-            assert written == text
-            continue
-        program = ["bash", "-eu", "-o", "pipefail"] if kind == "sh" else [sys.executable]
-        done = subprocess.run(
-            [*program, "-c", text],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert (done.returncode, done.stderr) == (0, ""), text
-        written = done.stdout
+    for block in blocks(DOCS / guide):
+        if block.title:
+            file = tmp_path / block.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.text, encoding="utf-8")
+        elif block.kind == "text":
+            assert written == block.text
+        elif block.kind in CODE and not block.reason:
+            written = run(block, tmp_path, environment)
+
+
+def run(block: Block, folder: Path, environment: dict[str, str]) -> str:
+    """Run a block in a folder and return what it writes; it has to succeed in silence."""
+    shell = ["bash", "-eu", "-o", "pipefail"]
+    program = shell if block.kind == "sh" else [sys.executable]
+    done = subprocess.run(
+        [*program, "-c", block.text],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), f"{block.text}{done.stdout}"
+    return done.stdout
