@@ -8,20 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.website.blocks import DOCS, Block, blocks
+from tests.website.blocks import DOCS, ROOT, Block, blocks
 
-ELSEWHERE = {"teeth.md": "test_broken_backends_are_rejected.py"}
+ELSEWHERE = {
+    "teeth.md",  # made from tests/teeth, and compared with it there
+    "benchmarks.md",  # its commands take long: test_benchmarks.py runs them on small sizes
+}
 """Pages whose code other tests run."""
 
-GUIDES = sorted({page.name for page in DOCS.glob("*.md")} - set(ELSEWHERE))
+GUIDES = sorted({page.name for page in DOCS.glob("*.md")} - ELSEWHERE)
 """Every page that is written by hand."""
 
 CODE = {"sh", "python"}
 DATA = {"text", "yaml", "json"}
-
-
-def titled(guide: str) -> list[Block]:
-    return [block for block in blocks(DOCS / guide) if block.title]
 
 
 @pytest.mark.parametrize("guide", GUIDES)
@@ -73,3 +72,8 @@ def run(block: Block, folder: Path, environment: dict[str, str]) -> str:
     )
     assert (done.returncode, done.stderr) == (0, ""), f"{block.text}{done.stdout}"
     return done.stdout
+
+
+def test_python_of_the_readme_runs_in_the_repository() -> None:
+    (block,) = (one for one in blocks(ROOT / "README.md") if one.kind == "python")
+    run(block, ROOT, dict(os.environ))
