@@ -52,3 +52,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 def on_page_content(html: str, page: Page, **_: object) -> str:
     """Link requirement ids to their statements."""
     return references.linked(html, page.url)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Remove the page for what is not found: its addresses begin at the root of a server."""
+    Path(config.site_dir, "404.html").unlink(missing_ok=True)
