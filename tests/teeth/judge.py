@@ -18,6 +18,18 @@ from tests.teeth.variant import Variant
 BY_THE_GATE = frozenset({"NUM-OUTPUT-FORM", "NUM-OUTPUT-FRESH", "NUM-INPUT-UNCHANGED"})
 """Requirements that any call of any test checks."""
 
+CALLED_BY = {
+    "dashq": ("dashq_linear",),
+    "bitnest": (
+        "quantize_activations",
+        "nested_linear",
+        "hadamard",
+        "kv_quantize",
+        "kv_attention",
+    ),
+}
+"""The operations that a model calls, by its format."""
+
 
 @dataclass(frozen=True, slots=True)
 class SuiteTest:
@@ -110,11 +122,19 @@ def judged(backend: Backend, nodes: Sequence[str], seed: int = 0) -> tuple[TestR
 
 
 def _tests(node: str, function: object) -> list[SuiteTest]:
-    """Return a test function's test, or one for each operation that it is run for."""
+    """Return a test function's test; one for each operation, or the one of a model."""
     marks: list[pytest.Mark] = getattr(function, "pytestmark", [])
     ids = tuple(str(name) for mark in marks if mark.name == "requirement" for name in mark.args)
     assert callable(function)
-    calls = tuple(name for name in inspect.signature(function).parameters if name in OPERATIONS)
-    if any(mark.name == "parametrize" and mark.args[0] == "operation_name" for mark in marks):
-        return [SuiteTest(f"{node}[{name}]", ids, (name,)) for name in OPERATIONS]
+    parameters = inspect.signature(function).parameters
+    calls = tuple(name for name in parameters if name in OPERATIONS)
+    if "backend" in parameters and "case" not in parameters:
+        calls = CALLED_BY["bitnest"]  # it decodes with a nested model
+    for mark in marks:
+        if mark.name == "parametrize" and mark.args[0] == "operation_name":
+            return [SuiteTest(f"{node}[{name}]", ids, (name,)) for name in OPERATIONS]
+        if mark.name == "parametrize" and mark.args[0] == "case":
+            # The first model of each test stands for all: it calls the same operations.
+            first = mark.args[1][0]
+            return [SuiteTest(f"{node}[{first}]", ids, CALLED_BY[first.target])]
     return [SuiteTest(node, ids, calls)]

@@ -16,6 +16,7 @@ from tests.teeth import (
     planes,
     rounding,
     softmax,
+    whole_models,
 )
 from tests.teeth.mutant import Mutant
 
@@ -31,6 +32,7 @@ BY_SUBJECT: Mapping[str, tuple[Mutant, ...]] = {
     "The nested KV cache": kv.MUTANTS,
     "Attention": (*attention.MUTANTS, *softmax.MUTANTS),
     "The contract of a call": contract.MUTANTS,
+    "Whole models": whole_models.MUTANTS,
 }
 
 MUTANTS = tuple(mutant for mutants in BY_SUBJECT.values() for mutant in mutants)
