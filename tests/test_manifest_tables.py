@@ -65,7 +65,7 @@ def in_words(node: dict[str, Any]) -> str:
         return "string " + " or ".join(f"`{json.dumps(one)}`" for one in node["enum"])
     if "$ref" in node:
         return "object"
-    kind: str = node["type"]
+    kind = str(node["type"])
     if kind == "array":
         return f"array of two {in_words(node['items'])}".replace("integer,", "integers, each")
     if kind == "object" and node.get("additionalProperties", {}) == {"type": "integer"}:

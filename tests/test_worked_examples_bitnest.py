@@ -172,7 +172,7 @@ def test_a_transform_of_eight_elements_stride_by_stride() -> None:
         listed = ", ".join(f"{int(value)}".replace("-", "−") for value in y)
         assert text_has(f"| {stride} | {listed} |")
     result = hadamard(x, None, "float32")
-    assert codes(np.float32([1 / math.sqrt(8)])) == ["`0x3EB504F3`"]
+    assert codes(float32(1 / math.sqrt(8))) == ["`0x3EB504F3`"]
     for dtype in ("float32", "bfloat16"):
         narrow = result if dtype == "float32" else round_float32(result, "bfloat16")
         assert text_has(", ".join("0" if value == 0 else codes(value)[0] for value in narrow))

@@ -21,9 +21,8 @@ def by_the_text(code: int, dtype: str) -> Fraction:
     exponent = code >> fraction_bits & 2**exponent_bits - 1
     bias = 2 ** (exponent_bits - 1) - 1
     sign = -1 if code >> fraction_bits + exponent_bits else 1
-    if exponent == 0:
-        return sign * fraction * Fraction(2) ** (1 - bias)
-    return sign * (1 + fraction) * Fraction(2) ** (exponent - bias)
+    size, power = (fraction, 1 - bias) if exponent == 0 else (1 + fraction, exponent - bias)
+    return sign * size * (Fraction(2**power) if power >= 0 else Fraction(1, 2**-power))
 
 
 def of_code(code: int, dtype: str) -> Array:
