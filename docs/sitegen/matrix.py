@@ -7,7 +7,7 @@ from itertools import groupby
 from nibblespec.spec.requirements import Requirement, requirements
 
 from sitegen.checks import Checks, checks
-from sitegen.sources import page_of_chapter
+from sitegen.sources import page_of_chapter, title_of
 from sitegen.tables import listed, table
 
 HEAD = """# Requirement matrix
@@ -75,7 +75,7 @@ def _counts() -> str:
 def _chapters() -> Iterator[str]:
     for document, stated in groupby(requirements().values(), lambda one: one.document):
         name = page_of_chapter(document)
-        yield f"## {name.rpartition('/')[2].removesuffix('.md')}\n\n"
+        yield f"## {title_of(document)}\n\n"
         yield f"Stated in [`spec/{document}`]({name}).\n\n"
         yield table(("requirement", "level", "by", "section", "checks"), map(_row, stated)) + "\n"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nibblespec.spec.requirements import requirements
 
-from sitegen.sources import DOCS, page_of_chapter
+from sitegen.sources import DOCS, title_of
 from sitegen.tables import table
 
 REPORTS = DOCS / "reports"
@@ -29,7 +29,8 @@ Each column is a report of the suite on one backend, written by `nibblespec conf
 reduced to system and machine. `python docs/sitegen/make_report.py NAME` makes one anew.
 
 **pass** means that every test of the statement passed; **–** that the backend does not claim what
-the statement is about, which is no failure; **skipped** that no test of it was run.
+the statement is about, which is no failure; **skipped** that no test of it was run; **not in it**
+that the report is older than the statement.
 
 """
 
@@ -73,7 +74,7 @@ def _summary(found: Mapping[str, Mapping[str, Any]]) -> str:
             for result in SIGNS
         ),
     ]
-    return "## In short\n\n" + table(("", *found), rows) + "\n"
+    return "## In short\n\n" + table(("report", *found), rows) + "\n"
 
 
 def _failures(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -99,10 +100,13 @@ def _by_requirement(found: Mapping[str, Mapping[str, Any]]) -> str:
     stated = [one for one in requirements().values() if one.checked_by == "backend"]
     parts = []
     for document, group in groupby(stated, lambda one: one.document):
-        page_name = page_of_chapter(document)
-        parts.append(f"## {page_name.rpartition('/')[2].removesuffix('.md')}\n\n")
+        parts.append(f"## {title_of(document)}\n\n")
         rows = [
-            (one.id, one.level, *(SIGNS[of.get(one.id, "skipped")] for of in results.values()))
+            (
+                one.id,
+                one.level,
+                *(SIGNS[of[one.id]] if one.id in of else "not in it" for of in results.values()),
+            )
             for one in group
         ]
         parts.append(table(("statement", "level", *found), rows) + "\n")

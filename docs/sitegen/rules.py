@@ -4,7 +4,7 @@ from itertools import groupby
 
 from nibblespec.spec.requirements import SEVERITY, requirements
 
-from sitegen.sources import page_of_chapter
+from sitegen.sources import title_of
 from sitegen.tables import table
 
 HEAD = """# Rules of the validator
@@ -33,8 +33,7 @@ def page() -> str:
     )
     chapters = []
     for document, rules in groupby(stated, lambda one: one.document):
-        name = page_of_chapter(document)
-        chapters.append(f"\n## {name.rpartition('/')[2].removesuffix('.md')}\n\n")
+        chapters.append(f"\n## {title_of(document)}\n\n")
         rows = [(one.id, one.severity, f"`{one.checked_by}`", one.text) for one in rules]
         chapters.append(table(("rule", "severity", "level", "statement"), rows))
     return HEAD + counts + "".join(chapters)

@@ -16,7 +16,8 @@ HEAD = """# JSON Schemas
 Every document that nibblespec reads or writes has a JSON Schema (2020-12). `nibblespec schema NAME`
 prints it; the files below are the same. The schemas of manifests are generated from the models that
 the validator uses, and say what the specification's tables of fields say: what relates two values
-is in the [rules](rules.md). A schema stays at its address, with its version in the name.
+is in the [rules](rules.md). The schema of a format's version stays at its address; the others have
+a version in the documents that they describe.
 
 """
 

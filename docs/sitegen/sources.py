@@ -29,6 +29,12 @@ def page_of_chapter(document: str) -> str:
     return f"{SPECIFICATION}/{stem.replace('/', '-').replace('_', '-')}.md"
 
 
+def title_of(document: str) -> str:
+    """Return the heading of a chapter."""
+    first, _, _ = (SPEC / document).read_text(encoding="utf-8").partition("\n")
+    return first.removeprefix("# ")
+
+
 @cache
 def pages() -> Mapping[str, Path]:
     """Return the pages and drawings that lie elsewhere, by their path in the site's sources."""
