@@ -412,6 +412,83 @@ def conformance(
     raise typer.Exit(status)
 
 
+@app.command("exec-check")
+def exec_check(
+    command: Annotated[
+        str, typer.Argument(help="The program with its arguments, as one word of the shell.")
+    ],
+    exec_timeout: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="Seconds it may take to answer.")
+    ] = 30.0,
+) -> None:
+    """Check that a program speaks the exec protocol, step by step; `conformance` checks values.
+
+    The exit status is 0 where it does, 1 where it does not, 2 where it cannot be started.
+    """
+    try:
+        from nibblespec.conformance.exec.check import advice, check_adapter
+        from nibblespec.conformance.suite.backends import BackendNotFoundError
+    except ModuleNotFoundError as error:
+        if error.name not in ("pytest", "hypothesis"):
+            raise
+        _fail(f"exec-check needs {error.name}: pip install 'nibblespec[suite]'")
+
+    steps = []
+    try:
+        with cleaning_up():
+            for step in check_adapter(command, exec_timeout):
+                steps.append(step)
+                _print(f"{'✗' if step.requirement else '✓'} {step.name}: {step.says}\n")
+    except (BackendNotFoundError, OSError) as error:
+        _fail(str(error))
+    _print(f"next: {advice(command, steps)}\n")
+    if any(step.requirement for step in steps):
+        raise typer.Exit(FOUND_ERRORS)
+
+
+report_commands = typer.Typer(
+    help="Reports that `nibblespec conformance --report` wrote.", no_args_is_help=True
+)
+app.add_typer(report_commands, name="report")
+
+
+@report_commands.command("merge")
+def merge(
+    paths: Annotated[list[str], typer.Argument(metavar="FILE", help="Reports, .json.")],
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write the table, .json or .md."
+        ),
+    ] = None,
+) -> None:
+    """Put the reports of many backends into one table; without --output, print it as Markdown."""
+    from nibblespec.conformance.suite.merge import (
+        ReportError,
+        merge,
+        merged_json,
+        merged_markdown,
+        read_report,
+    )
+
+    files = [Path(name) for name in output or ()]
+    for file in files:
+        if file.suffix not in (".json", ".md"):
+            _fail(f"--output: expected a .json or .md file, found {file}")
+    try:
+        merged = merge([read_report(Path(path)) for path in paths])
+    except ReportError as error:
+        _fail(str(error))
+    for file in files:
+        text = merged_markdown(merged) if file.suffix == ".md" else merged_json(merged)
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            _fail(f"--output {file}: cannot be written: {error.strerror or error}")
+    if not files:
+        _print(merged_markdown(merged))
+
+
 vectors = typer.Typer(
     help="Golden vectors: calls with their results, for programs in any language.",
     no_args_is_help=True,

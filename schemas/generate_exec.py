@@ -143,7 +143,7 @@ def _answer(description: str, keys: dict[str, Schema], *more: str) -> Schema:
 
 
 def _module_key(key: str) -> Schema:
-    special = {
+    special: dict[str, Schema] = {
         "nbits": _BITS,
         "packing": {"type": "string"},
         "scale_zero_dtype": {"enum": _SCALE_ZERO},

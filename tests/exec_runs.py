@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from nibblespec.conformance.exec.backend import ExecBackend
 from nibblespec.conformance.suite.run import Outcome, run
@@ -31,7 +32,7 @@ def started(program: str, seconds: float = 60.0) -> Iterator[ExecBackend]:
 
 
 def suite(
-    program: str, *, files: Sequence[str], select: str = "", seconds: float = 60.0, **options: int
+    program: str, *, files: Sequence[str], select: str = "", seconds: float = 60.0, **options: Any
 ) -> Outcome:
     """Run tests of the suite on an adapter."""
     with started(program, seconds) as backend:

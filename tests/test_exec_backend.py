@@ -135,7 +135,13 @@ def test_schema_takes_answers_and_refuses_others() -> None:
     good = {"id": 1, "arrays": [{"dtype": "uint8", "shape": [3]}], "payload": 3}
     for answer in ({"id": 0, **HELLO}, good, {"id": 2, "error": "no"}):
         jsonschema.validate(answer, schema)
-    for wrong in ({"arrays": []}, good | {"payload": -1}, {"id": 2, "error": 5}, []):
+    refused: tuple[object, ...] = (
+        {"arrays": []},
+        good | {"payload": -1},
+        {"id": 2, "error": 5},
+        [],
+    )
+    for wrong in refused:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
 

@@ -84,8 +84,8 @@ class Adapter:
 
     def end(self) -> tuple[int | None, bytes]:
         """End it; return the exit status (None: it had to be killed) and what it wrote unasked."""
-        unasked = self._process.leftover()
-        return self._process.end(), unasked
+        status = self._process.end()
+        return status, self._process.unasked()
 
     def kill(self) -> None:
         """End it at once."""

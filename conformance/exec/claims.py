@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from typing import Any
 
 from nibblespec.conformance.exec.faults import AdapterError
 from nibblespec.conformance.exec.messages import Line, whole
@@ -54,7 +55,7 @@ def _capabilities(claimed: Line) -> Capabilities:
             raise AdapterError("EXEC-CLAIMS", f"no capability is named {_shown(key)}{hint}")
     if "operations" not in claimed:
         raise AdapterError("EXEC-CLAIMS", "`capabilities` lacks the key `operations`")
-    values = {
+    values: dict[str, Any] = {  # of any type, until the complaints have looked at them
         key: tuple(value) if isinstance(value, list) else value for key, value in claimed.items()
     }
     found = Capabilities(**values)

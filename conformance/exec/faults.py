@@ -9,16 +9,17 @@ ADVICE: Mapping[str, str] = {
     "EXEC-ONCE": "write one answer for each call",
     "EXEC-TIME": "flush standard output after each answer, and read exactly `payload` bytes after"
     " the line of a call; --exec-timeout SECONDS gives a slow adapter more time",
-    "EXEC-FORM": "give `dtype` and `shape` of every result, in the order of section 2.3",
+    "EXEC-FORM": "give `dtype` and `shape` of every result, in the order of the protocol's 2.3",
     "EXEC-PAYLOAD": "`payload` is the number of bytes of all arrays of the answer; write them right"
-    " after the line feed, and nothing else",
+    " after the line feed, and nothing else, to a stream that is open as binary",
     "EXEC-ECHO": "answer echo with the arrays of the call, byte for byte; open standard input and"
     " output as binary",
     "EXEC-ERROR": "answer a call that fails with `id` and `error`, a text, and go on with the next",
     "EXEC-UNKNOWN-KEYS": "look keys up by name and leave alone those that you do not know",
-    "EXEC-HELLO": "answer hello with protocol, name, version, device and capabilities (section 4)",
+    "EXEC-HELLO": "answer hello with protocol, name, version, device and capabilities"
+    " (4 of the protocol)",
     "EXEC-PROTOCOL": "answer hello with the version that the call has in `protocol`",
-    "EXEC-CLAIMS": "claim what section 4 lists, under its keys",
+    "EXEC-CLAIMS": "claim what is there, and no more, under the keys of the protocol's 4",
     "EXEC-ALIVE": "read calls in a loop until standard input ends; what it said last may tell why",
     "EXEC-END": "leave the loop at the end of standard input, with exit status 0",
 }

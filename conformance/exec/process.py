@@ -92,9 +92,8 @@ class Process:
             del self._got[:size]
         return found
 
-    def leftover(self) -> bytes:
-        """Return what has come beyond the answers that were read, as far as it is here."""
-        self._read(self._out)
+    def unasked(self) -> bytes:
+        """Return what has come beyond the answers that were read, of a process that has ended."""
         return bytes(self._got)
 
     def said(self) -> str:
@@ -115,6 +114,7 @@ class Process:
                     self._child.wait(max(0.0, self._deadline - time.monotonic()))
             del self._got[CHUNK:]
         status = self._child.poll()
+        self._read(self._out)
         self.kill()
         return status
 

@@ -38,6 +38,8 @@ def main(fault: str) -> None:
         payload = sys.stdin.buffer.read(size)
         found, bytes_ = answer(line, payload, fault)
         FAULTS.get(fault, send)({"id": line["id"], **found}, bytes_)
+    if fault == "answers-twice-at-the-end":
+        send({"id": line["id"], **found}, bytes_)
     if fault == "does-not-end":
         time.sleep(60)
     if fault == "ends-with-status-3":
@@ -51,10 +53,12 @@ def answer(line: Line, payload: bytes, fault: str) -> Answer:
     """Return what a call is answered with."""
     if line["call"] == "hello":
         return hello(fault), b""
-    if line["call"] == "echo":
+    if line["call"] == "echo" and fault != "does-not-know-echo":
         echoed = [{"dtype": one["dtype"], "shape": one["shape"]} for one in line["arrays"]]
         if fault == "echoes-text":
             payload = payload.replace(b"\r\n", b"\n")
+        if fault == "echoes-upside-down":
+            payload = payload[::-1]
         return {"arrays": echoed, "payload": len(payload)}, payload
     if line["call"] == "pack_words":
         per_word = 32 // line["nbits"]
@@ -72,6 +76,8 @@ def answer(line: Line, payload: bytes, fault: str) -> Answer:
         return arrays("uint8", [len(codes)], bytes(codes))
     if fault == "dies-at-an-unknown-call":
         raise ValueError(line["call"])
+    if fault == "answers-unknown-calls":
+        return {"arrays": []}, b""
     return {"error": f"{line['call']}: not implemented"}, b""
 
 
