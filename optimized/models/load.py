@@ -44,9 +44,15 @@ def load_model(
         manifest = read_manifest(folder)
     except ManifestError as error:
         raise LoadError(str(error)) from error
-    if isinstance(manifest, BitnestManifest):
-        model = load_bitnest(folder, manifest, operations, place, dtype)
-        select_plane(model, plane)
-    else:
-        model = load_dashq(folder, manifest, operations, place, dtype)
+    try:
+        if isinstance(manifest, BitnestManifest):
+            model = load_bitnest(folder, manifest, operations, place, dtype)
+            select_plane(model, plane)
+        else:
+            model = load_dashq(folder, manifest, operations, place, dtype)
+    except LoadError as error:
+        message = str(error)
+        if not message.startswith(str(folder)):
+            message = f"{folder}: {message}"
+        raise LoadError(message) from error.__cause__
     return model
