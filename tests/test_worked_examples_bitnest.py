@@ -149,6 +149,9 @@ def test_a_layer_with_two_kinds_of_groups() -> None:
     target = nested_linear(xq, sx, hi, lo, scale, bias, "target", "float32")
     assert (draft.tolist(), target.tolist()) == ([[-348.5]], [[-341.8046875]])
     assert text_has("the draft is −348.5 and the target −341.8046875")
+    for name, wide in (("draft", draft), ("target", target)):
+        narrow = (wide, round_float32(wide, "bfloat16"), round_float32(wide, "float16"))
+        assert text_has(row(name, *(codes(value)[0] for value in narrow)))
 
 
 def test_transforms_of_four_elements() -> None:
@@ -245,6 +248,9 @@ def test_attention_over_two_keys() -> None:
     y = kv_attention(q, *keys, *values, offset, 1, "target", 1.0, "float32")
     assert np.allclose(y, [6.25, 4], rtol=2.0**-22)
     assert text_has("The weights are 3/4 and 1/4 and the result is 6.25, 4")
+    for name, (hi, lo, scales) in (("keys", keys), ("values", values)):
+        planes = [", ".join(f"`{byte}`" for byte in bytes_of(plane).split()) for plane in (hi, lo)]
+        assert text_has(row(name, *planes, ", ".join(codes(scales))))
 
 
 def test_how_tight_the_bound_of_a_transform_is() -> None:
