@@ -12,7 +12,7 @@ const ENOUGH = 10000; // findings after which no more are looked for
 const LONGEST_KEY = 500; // characters of a key in a pointer
 const WRAPPERS = new Set(["$ref", "properties", "additionalProperties", "items", "anyOf"]);
 
-/** Check the bytes of a manifest: its format, or null, and what was found. */
+/** Check the bytes of a manifest: its format, or null, what was found, and whether that is all. */
 export function check(bytes) {
   if (bytes.byteLength > MAX_BYTES) {
     return unread("JSON-SIZE", `at most ${MAX_BYTES} bytes`, `${bytes.byteLength} bytes`);
@@ -39,19 +39,22 @@ export function check(bytes) {
     const names = formats.map((known) => JSON.stringify(known.id)).join(" or ");
     const found = isObject(value) ? show(value.format) : show(value);
     findings.push(finding("JSON-MANIFEST-FORMAT", "", `the key "format" with ${names}`, found));
-    return { format: null, findings };
+    return { format: null, findings, complete: true };
   }
   try {
-    findings.push(...structure(value, format));
+    const found = structure(value, format);
+    findings.push(...found.slice(0, ENOUGH));
+    return { format: format.id, findings, complete: found.length < ENOUGH };
   } catch (error) {
     if (!(error instanceof URIError)) throw error;
     findings.push(finding("JSON-SURROGATES", "", "whole characters", "half of a surrogate pair in a key"));
+    return { format: format.id, findings, complete: true };
   }
-  return { format: format.id, findings };
 }
 
 function unread(requirement, expected, found, before = []) {
-  return { format: null, findings: [...before, finding(requirement, "", expected, found)] };
+  const findings = [...before, finding(requirement, "", expected, found)];
+  return { format: null, findings, complete: true };
 }
 
 function finding(requirement, pointer, expected, found) {
@@ -75,7 +78,7 @@ function structure(value, format) {
     }
     if (found.size >= ENOUGH) break;
   }
-  return [...found.values()].slice(0, ENOUGH);
+  return [...found.values()];
 }
 
 /** Turn the validator's errors into findings, one for each place and statement. */
@@ -198,6 +201,7 @@ function show(value) {
   if (value === undefined) return "nothing";
   if (Array.isArray(value)) return `an array of ${value.length}`;
   if (isObject(value)) return "an object";
+  if (typeof value === "number") return String(value);
   const text = JSON.stringify(value);
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }

@@ -31,12 +31,13 @@ worker.onmessage = ({ data }) => {
     say("bad", `The check itself failed (${data.failed}). Run nibblespec validate instead.`);
     return;
   }
-  const { format, findings: found } = data;
+  const { format, findings: found, complete } = data;
   if (found.length === 0) {
     say("good", `${name}: the structure is that of ${format}. ${rest(format)}`);
   } else {
+    const count = `${complete ? "" : "at least "}${found.length.toLocaleString("en")}`;
     const noun = found.length === 1 ? "fault" : "faults";
-    say("bad", `${name}: ${found.length.toLocaleString("en")} ${noun}${format ? ` in a manifest of ${format}` : ""}.`);
+    say("bad", `${name}: ${count} ${noun}${format ? ` in a manifest of ${format}` : ""}.`);
     show(found);
   }
 };
