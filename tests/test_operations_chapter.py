@@ -59,16 +59,15 @@ def test_every_claim_has_a_row_with_its_default() -> None:
 
 
 def test_the_examples_are_calls() -> None:
-    kinds = {"pack_words": [np.uint8], "unpack_words": [np.int32], "pack_planes": [np.int8] * 2}
+    kinds = {"pack_words": "uint8", "unpack_words": "int32", "pack_planes": "int8"}
     table = CHAPTER.partition("### 3.1 An example for each")[2]
     rows = re.findall(r"^\| `(\w+)\((.*)\)` \| (.*) \|$", table, re.M)
     assert len(rows) == 6
     for operation, arguments, results in rows:
-        given = list(ast.literal_eval(f"({arguments},)"))
-        for place, value in enumerate(given):
-            if isinstance(value, list):
-                kind = kinds.get(operation, [np.float32])[min(place, 0)]
-                given[place] = np.array(value, kind)
+        given = [
+            np.array(value, kinds.get(operation, "float32")) if isinstance(value, list) else value
+            for value in ast.literal_eval(f"({arguments},)")
+        ]
         found = getattr(backend, operation)(*given)
         parts = found if isinstance(found, tuple) else (found,)
         listed = [ast.literal_eval(one) for one in re.findall(r"`([^`]*)`", results)]
