@@ -4,6 +4,8 @@ import functools
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,7 +13,15 @@ from typing import Any
 
 import pytest
 import torch
-from nibblespec.optimized.benchmarks import case, cuda_cases, gemlite, measure, operands, shapes
+from nibblespec.optimized.benchmarks import (
+    case,
+    cuda,
+    cuda_cases,
+    gemlite,
+    measure,
+    operands,
+    shapes,
+)
 from nibblespec.optimized.kernels import DEVICE
 from nibblespec.optimized.portable import OPERATIONS
 from torch import Tensor
@@ -160,3 +170,58 @@ def test_samples_of_any_clock_are_taken_in_turns() -> None:
     timings = measure.sample_in_turns(makers, 0)
     assert timings["first"] == measure.Timing(median=5.0, best=1.0, rounds=5)
     assert timings["second"] == measure.Timing(median=6.0, best=2.0, rounds=5)
+
+
+class Device:
+    """Stands in for `torch.cuda`, and notes what is done in which order."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.Stream = self.current_stream = self.stream_of
+        self.CUDAGraph = lambda: SimpleNamespace(replay=self.note("replay"))
+
+    def note(self, what: str) -> Callable[..., None]:
+        """Return a function that notes that it was called."""
+        return lambda *_: self.done.append(what)
+
+    def stream_of(self) -> SimpleNamespace:
+        """Return a stream."""
+        return SimpleNamespace(wait_stream=self.note("wait"))
+
+    def stream(self, _: object) -> nullcontext[None]:
+        """Choose a stream."""
+        return nullcontext()
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        self.done.append("synchronize")
+
+    @contextmanager
+    def graph(self, _: object) -> Iterator[None]:
+        """Record a graph."""
+        self.done.append("begin")
+        yield
+        self.done.append("end")
+
+    def Event(self, *, enable_timing: bool) -> SimpleNamespace:  # noqa: N802  # its name there
+        """Return an event, two milliseconds before any other."""
+        assert enable_timing
+        return SimpleNamespace(
+            record=self.note("event"),
+            synchronize=self.note("synchronize"),
+            elapsed_time=lambda _: 2.0,
+        )
+
+
+def test_a_sample_is_a_replay_with_cold_caches_between_two_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = Device()
+    monkeypatch.setattr(torch, "cuda", device)
+    flush: Any = SimpleNamespace(sum=device.note("flush"))
+    sample = cuda.replay_sampler(device.note("call"), flush)
+    recording = ["wait", *["call"] * cuda.WARM_UPS, "wait", "synchronize", "begin", "call", "end"]
+    replay = ["flush", "event", "replay", "event", "synchronize"]
+    assert device.done == [*recording, *replay]
+    assert sample() == pytest.approx(2e-3)
+    assert device.done[len(recording) :] == [*replay, *replay]
