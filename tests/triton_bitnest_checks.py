@@ -104,8 +104,8 @@ def caching_far_tokens(operations: Operations) -> None:
     rest: Any = (None, 2, "draft", 0.1, torch.float32)
     expected = operations.kv_attention(q, *cut, *cut, *rest)
     with only_the_last_program():
-        found = operations.kv_attention(q, *far, *far, *rest)
-    assert same_bits(found[:, 1], expected[:, 1])
+        seen = operations.kv_attention(q, *far, *far, *rest)
+    assert same_bits(seen[:, 1], expected[:, 1])
 
 
 def adding_wide_segments_exactly(operations: Operations) -> None:
