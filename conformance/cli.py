@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from nibblespec.conformance.interrupts import cleaning_up, end_at_once
+from nibblespec.conformance.interrupts import TERMINATED, cleaning_up, end_at_once
 
 if TYPE_CHECKING:
     from nibblespec.conformance.artifacts.validate import Failure, Report
@@ -407,7 +407,7 @@ def conformance(
     ]
     with cleaning_up():
         status = run_installed(arguments)
-    if status > FOUND_ERRORS:
+    if status > FOUND_ERRORS and status != TERMINATED:
         raise typer.Exit(COULD_NOT_RUN)
     raise typer.Exit(status)
 

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from nibblespec.conformance.exec.backend import ExecBackend
 from nibblespec.conformance.suite.run import Outcome, run
@@ -32,11 +31,17 @@ def started(program: str, seconds: float = 60.0) -> Iterator[ExecBackend]:
 
 
 def suite(
-    program: str, *, files: Sequence[str], select: str = "", seconds: float = 60.0, **options: Any
+    program: str,
+    *,
+    files: Sequence[str],
+    select: str = "",
+    seconds: float = 60.0,
+    shrink: bool = True,
+    max_examples: int = 25,
 ) -> Outcome:
     """Run tests of the suite on an adapter."""
     with started(program, seconds) as backend:
-        return run(backend, files=files, select=select, **options)
+        return run(backend, files=files, select=select, shrink=shrink, max_examples=max_examples)
 
 
 def results(outcome: Outcome) -> dict[str, str]:

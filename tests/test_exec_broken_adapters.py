@@ -129,6 +129,15 @@ def test_a_claim_of_what_is_not_there_is_an_error_that_says_so() -> None:
     assert "what it does not compute, it must not claim (EXEC-CLAIMS)" in errors[0]
 
 
+@pytest.mark.parametrize("fault", ["fails-now-and-then", "crashes-now-and-then"])
+def test_a_call_that_fails_now_and_then_is_an_error_and_no_disagreement(fault: str) -> None:
+    """Hypothesis meets it among the cases that it draws, and does not meet it again."""
+    outcome = suite(command(fault), files=["test_packing.py"], max_examples=100)
+    assert set(results(outcome).values()) <= {"pass", "error"}
+    assert messages(outcome, "error")
+    assert "Flaky" not in outcome.output
+
+
 def test_an_adapter_in_text_mode_is_an_error() -> None:
     """Line feeds in a payload grow, so that what follows is out of step."""
     outcome = suite(command("writes-text"), files=["test_packing.py"])
@@ -142,5 +151,5 @@ def test_text_and_code_name_the_same_requirements() -> None:
 
 
 def test_every_fault_of_the_adapter_has_a_test() -> None:
-    elsewhere = {"writes-text"}
+    elsewhere = {"writes-text", "fails-now-and-then", "crashes-now-and-then"}
     assert set(FAULTS) <= AT_HELLO.keys() | AT_CALLS.keys() | SILENT.keys() | elsewhere

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
-from nibblespec.conformance.suite.outcomes import BackendError, NotClaimed, Violation
+from nibblespec.conformance.suite.outcomes import BackendError, NotClaimed, Terminated, Violation
 from nibblespec.conformance.suite.signatures import Forms, output_forms, returns_tuple
 from nibblespec.spec.operations import Backend, Capabilities
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def _call(name: str, function: Operation, given: tuple[object, ...]) -> object:
         warnings.simplefilter("ignore")  # what a backend warns about is its own affair
         try:
             return function(*given)
-        except (KeyboardInterrupt, BackendError):
+        except (KeyboardInterrupt, Terminated, BackendError):
             raise
         # Not only Exception: a backend must not end the test by its own pytest.skip or exit.
         except BaseException as error:

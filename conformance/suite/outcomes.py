@@ -6,8 +6,10 @@ import pytest
 
 if TYPE_CHECKING:
     _Skipped = Exception
+    _Exit = Exception
 else:
     _Skipped = pytest.skip.Exception  # a class, though pytest's types do not say so
+    _Exit = pytest.exit.Exception
 
 
 class Violation(AssertionError):  # noqa: N818  # it names a fact about the backend
@@ -35,6 +37,10 @@ class BackendError(Exception):
         self.final = final
         self.case = ""
         """The inputs in words, as a Violation has them."""
+
+
+class Terminated(_Exit):
+    """The run was ended by SIGTERM: no test, and no backend, may take that for a failure."""
 
 
 class NotClaimed(_Skipped):

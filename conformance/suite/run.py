@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import signal
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from nibblespec.conformance import plugin
+from nibblespec.conformance.interrupts import TERMINATED
 from nibblespec.conformance.suite import session
+from nibblespec.conformance.suite.outcomes import Terminated
 from nibblespec.conformance.suite.results import TestResult
 from nibblespec.spec.operations import Backend
 
@@ -83,12 +86,25 @@ def run(
 
 
 def run_installed(arguments: Sequence[str]) -> int:
-    """Run the suite as `nibblespec conformance` does, with the given arguments of pytest."""
+    """Run the suite as `nibblespec conformance` does, with the given arguments of pytest.
+
+    SIGTERM ends it, with the status TERMINATED.
+    """
     hooks = _Hooks(session.Preset(command="nibblespec conformance"), [])
     with tempfile.TemporaryDirectory() as folder:
         # Hypothesis would leave a folder of its notes where the user stands.
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)
-        return _run([str(SUITE), *arguments], hooks)
+        before = signal.getsignal(signal.SIGTERM)
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGTERM, _terminate)
+        try:
+            return _run([str(SUITE), *arguments], hooks)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_signal: int, _frame: object) -> None:
+    raise Terminated("ended by SIGTERM", TERMINATED)
 
 
 def _run(arguments: Sequence[str], hooks: _Hooks) -> int:

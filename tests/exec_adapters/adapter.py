@@ -10,6 +10,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Line = dict[str, Any]
@@ -173,6 +174,8 @@ def twice(line: Line, payload: bytes) -> None:
 
 
 def wait_and_answer(line: Line, payload: bytes) -> None:
+    if "NOTED" in os.environ:  # tell the test who waits
+        Path(os.environ["NOTED"]).write_text(f"{os.getpid()}\n", encoding="ascii")
     time.sleep(60)
     send(line, payload)
 
@@ -203,6 +206,12 @@ def with_arrays(change: Callable[[Line], object]) -> Callable[[Line, bytes], Non
 FAULTS: dict[str, Callable[[Line, bytes], None]] = {
     "never-answers": lambda _line, _payload: time.sleep(60),
     "never-flushes": unflushed,
+    "fails-now-and-then": lambda line, payload: send(
+        *((line, payload) if line["id"] % 50 < 49 else ({"id": line["id"], "error": "busy"},))
+    ),
+    "crashes-now-and-then": lambda line, payload: (
+        send(line, payload) if line["id"] < 49 else sys.exit(5)
+    ),
     "answers-late": from_some_call_on(wait_and_answer),
     "answers-twice": from_some_call_on(twice),
     "swaps-ids": from_some_call_on(
