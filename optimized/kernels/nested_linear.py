@@ -21,10 +21,10 @@ from nibblespec.optimized.kernels.configurations import NESTED_LINEAR, configura
 from nibblespec.optimized.kernels.launch import launch
 from nibblespec.optimized.kernels.parts import add_parts
 from nibblespec.optimized.kernels.planes import (
+    codes_of_bytes,
     deinterleave,
     excess_to_int8,
     interleave,
-    load_codes,
 )
 from nibblespec.optimized.kernels.rounding import round_to, to_float32
 
@@ -49,34 +49,27 @@ def whole_products(
     xq: tl.tensor,
     hi: tl.tensor,
     lo: tl.tensor,
-    w_start: tl.tensor,
-    x_start: tl.tensor,
-    real_row: tl.tensor,
-    real_token: tl.tensor,
     first: tl.tensor,
     TARGET: tl.constexpr,
     HALVES: tl.constexpr,
-    BLOCK: tl.constexpr,
 ) -> tl.tensor:
-    """Return the products of BLOCK columns, those of the bytes from `first` on: int32 [N, M].
+    """Return the products of one step, that of the bytes from `first` on: int32 [N, M].
 
-    w_start, x_start: where rows begin in the planes and in xq, int64 [N] and [M]. HALVES: even and
-    odd columns apart, so that bytes are loaded as wide as can be; otherwise codes are put in their
-    order, and the input, the larger part where tokens are many, is left as it is.
+    xq, hi, lo: pointers to what the first step of a row takes: bytes [N, BLOCK/2], codes of the
+    input [M, BLOCK] or, where not HALVES, [BLOCK, M]. HALVES: even and odd columns apart, so that
+    bytes are loaded as wide as can be; otherwise codes are put in their order, and the input, the
+    larger part where tokens are many, is left as it is.
     """
-    place = w_start[:, None] + (first + tl.arange(0, BLOCK // 2))[None, :]
-    even, odd = load_codes(hi, lo, place, real_row[:, None], TARGET)
-    column = 2 * first + tl.arange(0, BLOCK)
+    high = tl.load(hi + first)
+    low = tl.load(lo + first) if TARGET else high
+    even, odd = codes_of_bytes(high, low, TARGET)
+    x = tl.load(xq + 2 * first)
     if HALVES:
-        place = x_start[:, None] + column[None, :]
-        x = tl.load(xq + place, mask=real_token[:, None], other=0)
         x_even, x_odd = deinterleave(x)
         dot = tl.dot(excess_to_int8(even, TARGET), tl.trans(x_even), out_dtype=tl.int32)
         return tl.dot(excess_to_int8(odd, TARGET), tl.trans(x_odd), dot, out_dtype=tl.int32)
     else:
-        code = excess_to_int8(interleave(even, odd), TARGET)
-        x = tl.load(xq + x_start[None, :] + column[:, None], mask=real_token[None, :], other=0)
-        return tl.dot(code, x, out_dtype=tl.int32)
+        return tl.dot(excess_to_int8(interleave(even, odd), TARGET), x, out_dtype=tl.int32)
 
 
 @triton.jit
@@ -85,9 +78,6 @@ def any_products(
     hi: tl.tensor,
     lo: tl.tensor,
     w_start: tl.tensor,
-    x_start: tl.tensor,
-    real_row: tl.tensor,
-    real_token: tl.tensor,
     first: tl.tensor,
     stop: tl.tensor,
     TARGET: tl.constexpr,
@@ -95,32 +85,30 @@ def any_products(
 ) -> tl.tensor:
     """Return the products of columns first … stop - 1, at most BLOCK of them: int32 [N, M].
 
-    Each code comes from a byte of its own. The rest is as in `whole_products`.
+    xq: pointers to the first column of a row, [1, M]. w_start: where rows begin in the planes,
+    int64 [N, 1]. Each code comes from a byte of its own; columns past the segment read its last
+    one, as a code 0.
     """
     column = first + tl.arange(0, BLOCK)
     real = column < stop
-    place = w_start[:, None] + (column // 2)[None, :]
-    even, odd = load_codes(hi, lo, place, real_row[:, None] & real[None, :], TARGET)
-    code = excess_to_int8(tl.where((column % 2 == 0)[None, :], even, odd), TARGET)
-    place = x_start[None, :] + column[:, None]
-    x = tl.load(xq + place, mask=real_token[None, :] & real[:, None], other=0)
-    return tl.dot(code, x, out_dtype=tl.int32)
+    column = tl.minimum(column, stop - 1)
+    place = w_start + (column // 2)[None, :]
+    shift = (column % 2 * 4).to(tl.uint8)[None, :]
+    code = (tl.load(hi + place) >> shift) & 15
+    if TARGET:
+        code = (code << 4) | ((tl.load(lo + place) >> shift) & 15)
+    code = excess_to_int8(code, TARGET)
+    x = tl.load(xq + column[:, None])
+    return tl.dot(tl.where(real[None, :], code, 0), x, out_dtype=tl.int32)
 
 
 @triton.jit
 def add_segment(
-    total: tl.tensor,
-    dot: tl.tensor,
-    sx: tl.tensor,
-    scale: tl.tensor,
-    real_row: tl.tensor,
-    real_token: tl.tensor,
-    TARGET: tl.constexpr,
+    total: tl.tensor, dot: tl.tensor, sx: tl.tensor, scale: tl.tensor, TARGET: tl.constexpr
 ) -> tl.tensor:
-    """Return total + dot · (sw · sx), float32 [N, M]; sx, scale: pointers [M] and [N]."""
-    of_x = tl.load(sx, mask=real_token, other=0.0)
-    of_w = tl.load(scale, mask=real_row, other=0.0).to(tl.float32) * (0.0625 if TARGET else 1.0)
-    return total + dot.to(tl.float32) * (of_w[:, None] * of_x[None, :])
+    """Return total + dot · (sw · sx), float32 [N, M]; sx, scale: pointers [1, M] and [N, 1]."""
+    of_w = tl.load(scale).to(tl.float32) * (0.0625 if TARGET else 1.0)
+    return total + dot.to(tl.float32) * (of_w * tl.load(sx))
 
 
 @triton.jit
@@ -165,9 +153,20 @@ def nested_linear_kernel(
     first_part = block // row_blocks if SPLIT else 0
     last_part = first_part + 1 if SPLIT else parts
 
-    real_row, real_token = row < rows, token < tokens
-    w_start, x_start = row * row_bytes, token * row_bytes * 2
-    of_rows, of_tokens = scale + row * w_groups, sx + token * x_groups
+    # Lanes of no row or token compute what the last of them does, so that no load needs a mask.
+    of_row = tl.minimum(row, rows - 1)[:, None]
+    of_token = tl.minimum(token, tokens - 1)
+    scale, sx = scale + of_row * w_groups, sx + (of_token * x_groups)[None, :]
+    w_start = of_row * row_bytes
+    of_token = of_token * row_bytes * 2
+    if WHOLE:
+        byte = w_start + tl.arange(0, BLOCK_K // 2)[None, :]
+        hi, lo = hi + byte, lo + byte
+        column = tl.arange(0, BLOCK_K)
+        across, down = of_token[:, None] + column[None, :], of_token[None, :] + column[:, None]
+        xq = xq + (across if HALVES else down)
+    else:
+        xq = xq + of_token[None, :]
     total = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
     for part in range(first_part, last_part):
         part_sum = tl.full((BLOCK_N, BLOCK_M), 0.0, tl.float32)
@@ -177,45 +176,32 @@ def nested_linear_kernel(
             if WHOLE:
                 half = group * (W_WIDTH // 2)
                 if W_WIDTH == BLOCK_K:
-                    dot = whole_products(
-                        xq, hi, lo, w_start, x_start, real_row, real_token, half,
-                        TARGET, HALVES, BLOCK_K,
-                    )  # fmt: skip
+                    dot = whole_products(xq, hi, lo, half, TARGET, HALVES)
                 else:
                     dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
                     for first in range(half, half + W_WIDTH // 2, BLOCK_K // 2):
-                        dot += whole_products(
-                            xq, hi, lo, w_start, x_start, real_row, real_token, first,
-                            TARGET, HALVES, BLOCK_K,
-                        ).to(SUM)  # fmt: skip
-                part_sum = add_segment(
-                    part_sum, dot, of_tokens + start // X_WIDTH, of_rows + group,
-                    real_row, real_token, TARGET,
-                )  # fmt: skip
+                        dot += whole_products(xq, hi, lo, first, TARGET, HALVES).to(SUM)
+                part_sum = add_segment(part_sum, dot, sx + start // X_WIDTH, scale + group, TARGET)
             else:
                 end = start + W_WIDTH
                 for x_group in range(start // X_WIDTH, (end - 1) // X_WIDTH + 1):
                     stop = min(end, (x_group + 1) * X_WIDTH)
                     dot = tl.full((BLOCK_N, BLOCK_M), 0, SUM)
                     for first in range(max(start, x_group * X_WIDTH), stop, BLOCK_K):
-                        dot += any_products(
-                            xq, hi, lo, w_start, x_start, real_row, real_token, first, stop,
-                            TARGET, BLOCK_K,
-                        ).to(SUM)  # fmt: skip
-                    part_sum = add_segment(
-                        part_sum, dot, of_tokens + x_group, of_rows + group,
-                        real_row, real_token, TARGET,
-                    )  # fmt: skip
+                        dot += any_products(xq, hi, lo, w_start, first, stop, TARGET, BLOCK_K).to(
+                            SUM
+                        )
+                    part_sum = add_segment(part_sum, dot, sx + x_group, scale + group, TARGET)
         total += part_sum
 
     place = token[None, :] * rows + row[:, None]
-    inside = real_row[:, None] & real_token[None, :]
+    inside = (row < rows)[:, None] & (token < tokens)[None, :]
     if SPLIT:
         of_part = first_part.to(tl.int64) * tokens * rows
         tl.store(y + of_part + place, total, mask=inside)
     else:
         if BIAS:
-            total += to_float32(tl.load(bias + row, mask=real_row, other=0.0))[:, None]
+            total += to_float32(tl.load(bias + of_row))
         tl.store(y + place, round_to(total, y.dtype.element_ty), mask=inside)
 
 

@@ -24,8 +24,16 @@ def load_codes(
     Outside, codes are 0.
     """
     high = tl.load(hi + place, mask=inside, other=0x88)
+    low = tl.load(lo + place, mask=inside, other=0x88) if TARGET else high
+    return codes_of_bytes(high, low, TARGET)
+
+
+@triton.jit
+def codes_of_bytes(
+    high: tl.tensor, low: tl.tensor, TARGET: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor]:
+    """Return the codes of the even and odd columns of bytes, as `load_codes` does."""
     if TARGET:
-        low = tl.load(lo + place, mask=inside, other=0x88)
         return (high << 4) | (low & 15), (high & 0xF0) | (low >> 4)
     else:
         return high & 15, high >> 4
