@@ -58,7 +58,7 @@ class Machine:
 def measure_cpu(seconds: float = 1.0) -> Machine:
     """Measure the rates of this CPU."""
     return measure_machine(
-        "cpu", (_processor(), torch_backend.device), (BYTES, EDGE), time_in_turns, seconds
+        "cpu", (processor(), torch_backend.device), (BYTES, EDGE), time_in_turns, seconds
     )
 
 
@@ -95,7 +95,8 @@ def measure_machine(
     )
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of this CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
