@@ -30,7 +30,7 @@ from nibblespec.spec.exec_protocol import DTYPES as SIZES
 from nibblespec.spec.operations import OPERATIONS, Capabilities
 
 from tests.exec_adapters.adapter import HELLO
-from tests.exec_runs import ADAPTER, SECONDS, command, started, suite
+from tests.exec_runs import ADAPTER, PLENTY, command, results, started, suite
 
 CODES = np.arange(20, dtype=np.uint8) % 8
 
@@ -69,6 +69,21 @@ def test_adapter_passes_what_it_claims() -> None:
     assert "backend words 1 on cpu" in outcome.output
 
 
+def test_reference_behind_the_protocol_passes_as_it_does_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The operations that no example has, and each whole list of arguments."""
+    monkeypatch.setenv("PYTHONPATH", str(ADAPTER.parent.parent.parent))
+    outcome = suite(
+        shlex.join([sys.executable, "-m", "tests.exec_adapters.reference"]),
+        files=["test_attention.py", "test_dashq_linear.py", "test_calls.py"],
+        max_examples=2,
+    )
+    assert outcome.exit_status == 0, outcome.output
+    assert set(results(outcome).values()) <= {"pass", "not-claimed"}
+    assert list(results(outcome).values()).count("not-claimed") < 5
+
+
 def test_claims_of_the_adapter_become_capabilities() -> None:
     with started(command()) as backend:
         expected = Capabilities(operations=("pack_words", "unpack_words"), bit_widths=(3, 4))
@@ -93,7 +108,7 @@ def test_backend_is_found_by_its_command() -> None:
 )
 def test_command_that_is_no_adapter_is_explained(program: str, said: str) -> None:
     with pytest.raises(BackendNotFoundError) as caught:
-        find_backend(f"exec:{program}", SECONDS)
+        find_backend(f"exec:{program}", PLENTY)
     assert said in str(caught.value)
 
 
@@ -187,7 +202,7 @@ def test_a_call_after_an_error_goes_to_the_same_process() -> None:
 
 
 def test_an_operation_that_breaks_the_protocol_three_times_in_a_row_is_left_alone() -> None:
-    with started(command("claims-what-it-lacks"), 60) as backend:
+    with started(command("claims-what-it-lacks"), PLENTY) as backend:
         backend._words[-1] = "dies-at-an-unknown-call"  # at the next start
         backend.close()
         calls = [("kv_quantize", np.zeros((1, 1, 2), np.float32), None)] * 3
@@ -200,7 +215,7 @@ def test_an_operation_that_breaks_the_protocol_three_times_in_a_row_is_left_alon
 
 
 def test_an_adapter_that_dies_at_every_start_is_given_up() -> None:
-    with started(command(), 60) as backend:
+    with started(command(), PLENTY) as backend:
         backend._words.append("dies-at-hello")
         backend.close()
         for _ in range(3):
@@ -213,7 +228,7 @@ def test_an_adapter_that_dies_at_every_start_is_given_up() -> None:
 
 
 def test_an_adapter_that_claims_something_else_when_started_again_is_an_error() -> None:
-    with started(command(), 60) as backend:
+    with started(command(), PLENTY) as backend:
         backend._words.append("claims-other-widths")
         backend.close()
         with pytest.raises(BackendError, match="says something else about itself"):
@@ -264,7 +279,7 @@ def test_adapter_that_leaves_a_child_with_its_pipes_is_found_dead() -> None:
     script = f"sleep 300 & {command('dies-at-hello')}; exit 7"
     begun = time.monotonic()
     with pytest.raises(BackendNotFoundError, match="exit status 7"):
-        find_backend(f"exec:{shlex.join(['sh', '-c', script])}", 60)
+        find_backend(f"exec:{shlex.join(['sh', '-c', script])}", PLENTY)
     assert time.monotonic() - begun < 30
 
 

@@ -6,7 +6,7 @@ from nibblespec.conformance.suite.backends import BackendNotFoundError, find_bac
 from nibblespec.spec.requirements import requirements
 
 from tests.exec_adapters.adapter import FAULTS
-from tests.exec_runs import SECONDS, command, messages, results, suite
+from tests.exec_runs import PLENTY, SECONDS, command, messages, results, suite
 
 AT_HELLO = {
     "dies-at-hello": (
@@ -89,7 +89,9 @@ SILENT = {
 @pytest.mark.parametrize("fault", AT_HELLO)
 def test_a_fault_at_hello_ends_the_run_before_it_begins(fault: str) -> None:
     with pytest.raises(BackendNotFoundError) as caught:
-        find_backend(f"exec:{command(fault)}", SECONDS)
+        find_backend(
+            f"exec:{command(fault)}", SECONDS if "EXEC-TIME" in AT_HELLO[fault] else PLENTY
+        )
     said = str(caught.value)
     assert said.startswith(f"exec:{command(fault)}: hello: ")
     for part in AT_HELLO[fault]:

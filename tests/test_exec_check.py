@@ -7,7 +7,7 @@ import pytest
 from nibblespec.conformance.exec.check import Step, advice, check_adapter
 from nibblespec.spec.requirements import requirements
 
-from tests.exec_runs import SECONDS, command
+from tests.exec_runs import PLENTY, SECONDS, command
 
 FAULTS = {
     "logs-before-answers": ("echo", "EXEC-STDOUT"),
@@ -35,7 +35,7 @@ FAULTS = {
 
 
 def run(fault: str) -> list[Step]:
-    return list(check_adapter(command(fault), SECONDS if fault == "never-answers" else 60))
+    return list(check_adapter(command(fault), SECONDS if fault == "never-answers" else PLENTY))
 
 
 def test_conforming_adapter_passes_every_step() -> None:
