@@ -124,13 +124,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say what is under test."""
-    if STATE not in config.stash:
-        return []
-    backend = config.stash[STATE].backend
-    return [
+    return [_under_test(config)] if STATE in config.stash else []
+
+
+def _under_test(config: pytest.Config) -> str:
+    backend = session_state(config).backend
+    return (
         f"conformance: backend {backend.name} {backend.version} on {backend.device}, "
         f"{config.getoption('--max-examples')} examples, seed {seed(config)}"
-    ]
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -192,6 +194,9 @@ def pytest_terminal_summary(
 ) -> None:
     """List broken SHOULDs and the expected failures that did not happen."""
     results = config.stash[COLLECTOR].results
+    if results and config.getoption("dist", "no") != "no":
+        # Workers of pytest-xdist have collected the tests, and have not said of what.
+        terminalreporter.write_line(_under_test(config))
     warned = [result for result in results if result.result == "fail" and _only_advice(result)]
     if warned:
         terminalreporter.section("broken SHOULD requirements (warnings)")
