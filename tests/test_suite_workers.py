@@ -12,7 +12,8 @@ from nibblespec.conformance.suite.run import SUITE
 def run(folder: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     """Run the tests of packing on the reference; return the output and the report."""
     report = folder / "report.json"
-    command = ["pytest", "-p", "no:cacheprovider", SUITE / "test_packing.py", "--report", report]
+    files = str(SUITE / "test_packing.py"), "--report", str(report)
+    command = ["pytest", "-p", "no:cacheprovider", *files]
     done = subprocess.run(
         [sys.executable, "-m", *command, *arguments], capture_output=True, text=True, check=True
     )
