@@ -57,7 +57,7 @@ BITNEST = tuple(
 
 DASHQ = tuple(
     ModelCase(model=model, target="dashq", convert=(("bits", bits), ("group_size", DASHQ_GROUP)))
-    for model in ("llama", "qwen3_5", "qwen3_moe")
+    for model in ("llama", "qwen2", "qwen3_5", "qwen3_moe")
     for bits in (2, 3, 4)
 )
-"""A dense model, one with linear and with gated attention, one with experts."""
+"""A dense model, one with biases, one with linear and gated attention, one with experts."""

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(
 
 NEEDED = ("quantize_activations", "nested_linear", "hadamard", "kv_quantize", "kv_attention")
 GAMMA = 3
+TOKENS = 6
+PROMPT = tuple(range(3, 23))
 
 (CASE,) = (
     case
@@ -46,6 +48,6 @@ def test_tokens_and_cache_are_those_of_the_target(
     from nibblespec.conformance.suite import speculation  # noqa: PLC0415 (it needs PyTorch)
 
     decoding = speculation.Decoding(
-        case=CASE, prompt=tuple(range(3, 23)), gamma=GAMMA, tokens=6, dtype=dtypes[0]
+        case=CASE, prompt=PROMPT, gamma=GAMMA, tokens=TOKENS, dtype=dtypes[0]
     )
     speculation.expect_the_targets_tokens(decoding, backend, capabilities)
