@@ -30,7 +30,7 @@ from nibblespec.spec.exec_protocol import DTYPES as SIZES
 from nibblespec.spec.operations import OPERATIONS, Capabilities
 
 from tests.exec_adapters.adapter import HELLO
-from tests.exec_runs import ADAPTER, PLENTY, command, results, started, suite
+from tests.exec_runs import ADAPTER, PLENTY, SECONDS, command, results, started, suite
 
 CODES = np.arange(20, dtype=np.uint8) % 8
 
@@ -100,7 +100,7 @@ def test_backend_is_found_by_its_command() -> None:
     ("program", "said"),
     [
         ("", "expected a command, such as exec:node adapter.mjs"),
-        ("no-such-program-here x", "no program 'no-such-program-here': is it on PATH?"),
+        ("no-such-program-here x", "no program 'no-such-program-here': is it on PATH"),
         ("sh -c 'x", "cannot be split into words"),
         ("sh -c 'echo no GPU >&2; exit 4'", "standard error ends with:\n    no GPU"),
         ("cat", "`name`: expected a text"),
@@ -241,6 +241,22 @@ def test_a_large_call_is_read_while_it_is_answered() -> None:
     with started(command()) as backend:
         words = backend.pack_words(codes, 4)
         assert backend.unpack_words(words, 4, codes.size).tobytes() == codes.tobytes()
+
+
+def test_a_large_call_that_is_not_read_ends_with_the_limit_of_time() -> None:
+    with started(command("stops-reading"), SECONDS) as backend:
+        said = r"no answer within 2 s, and [0-9,]+ bytes of the call were not read \(EXEC-TIME\)"
+        with pytest.raises(BackendError, match=said):
+            backend.pack_words(np.zeros(1_000_000, np.uint8), 4)
+
+
+def test_an_adapter_that_answers_before_it_has_read_all_gets_the_rest() -> None:
+    with started(command("answers-before-it-reads")) as backend:
+        child = process_of(backend)
+        with pytest.raises(BackendError, match="too much"):
+            backend.pack_words(np.zeros(1_000_000, np.uint8), 4)
+        assert backend.pack_words(CODES, 4).shape == (3,)
+        assert process_of(backend) is child
 
 
 def test_standard_error_is_read_so_that_logs_do_not_block() -> None:

@@ -212,7 +212,8 @@ def command_words(command: str) -> list[str]:
     if not words:
         raise BackendNotFoundError("exec: expected a command, such as exec:node adapter.mjs")
     if shutil.which(words[0]) is None:
-        raise BackendNotFoundError(f"exec:{command}: no program {words[0]!r}: is it on PATH?")
+        hint = "is it on PATH, and may it be executed?"
+        raise BackendNotFoundError(f"exec:{command}: no program {words[0]!r}: {hint}")
     return words
 
 

@@ -60,7 +60,8 @@ class Process:
     def begin(self, message: bytes, seconds: float) -> None:
         """Send a message; the answer has to be read whole within so many seconds from now."""
         self._seconds, self._deadline = seconds, time.monotonic() + seconds
-        self._unsent = memoryview(message)
+        # An adapter may answer before it has read all of a call; it gets the rest all the same.
+        self._unsent = memoryview(bytes(self._unsent) + message if self._unsent else message)
         self._send()
 
     def line(self, longest: int) -> bytes:

@@ -18,6 +18,9 @@ Answer = tuple[Line, bytes]
 FAULTY_FROM = 4
 """The first call, counted from 0, that a fault of single calls is about."""
 
+MUCH = 200_000
+"""Bytes that no pipe holds."""
+
 HELLO: Line = {
     "protocol": 1,
     "name": "words",
@@ -35,6 +38,12 @@ def main(fault: str) -> None:
         line = json.loads(text)
         if fault == "trips-over-unknown-keys" and set(line) - KNOWN_KEYS:
             sys.exit("unknown key")
+        if line["payload"] > MUCH and fault == "stops-reading":
+            time.sleep(60)
+        if line["payload"] > MUCH and fault == "answers-before-it-reads":
+            send({"id": line["id"], "error": "too much"})
+            sys.stdin.buffer.read(line["payload"])
+            continue
         size = line["payload"] - (fault == "reads-one-byte-less" and line["payload"] > 0)
         payload = sys.stdin.buffer.read(size)
         found, bytes_ = answer(line, payload, fault)
