@@ -60,7 +60,8 @@ def random_model(name: str, dtype: torch.dtype = torch.bfloat16, **other: object
     """Return a model of CONFIGS whose weights, biases and norms are all random, always the same."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
-        model = AutoModelForCausalLM.from_config(CONFIGS[name](**other), dtype=torch.float32)
+        factory: Any = AutoModelForCausalLM
+        model = factory.from_config(CONFIGS[name](**other), dtype=torch.float32)
         with torch.no_grad():
             for key, parameter in model.named_parameters():
                 if key.endswith("norm.weight"):

@@ -125,8 +125,8 @@ def test_without_rotations_a_weight_is_multiplied_by_its_norm_and_no_more(
 @pytest.mark.parametrize("name", MODELS)
 def test_folded_weights_make_the_same_model(name: str, models: dict[str, Path]) -> None:
     """Norms of ones, turned weights, the online transform: logits as before, but for rounding."""
-    original = AutoModelForCausalLM.from_pretrained(models[name]).eval()
-    model = AutoModelForCausalLM.from_pretrained(models[name], tie_word_embeddings=False).eval()
+    original: Any = AutoModelForCausalLM.from_pretrained(models[name])
+    model: Any = AutoModelForCausalLM.from_pretrained(models[name], tie_word_embeddings=False)
     turned = rotations_of(models[name])
     architecture = read_architecture(open_source(models[name]))
     embedding = torch.cat([turned.residual(rows) for _, rows in blocks(architecture.embedding)])

@@ -49,7 +49,7 @@ def test_dashq_groups_have_the_bits_of_the_reference(
 @pytest.mark.parametrize("group_size", [8, 16, 64])
 def test_nested_codes_have_the_bits_of_the_reference(group_size: int, dtype: str) -> None:
     for weight in weights(group_size, dtype):
-        expected = reference_nested(weight, group_size)
+        expected: tuple[Array, ...] = reference_nested(weight, group_size)
         found = encode_nested(to_tensor(weight), group_size)
         for ours, theirs in zip(found, expected, strict=True):
             assert to_array(ours).tobytes() == theirs.tobytes()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.convert_models import save_model
 
+Target = Literal["dashq", "bitnest"]
 Edit = Callable[[dict[str, Tensor]], object]
 
 Q = "model.layers.1.self_attn.q_proj.weight"
@@ -33,7 +34,7 @@ def configure(folder: Path, **values: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **values}))
 
 
-def refuse(source: Path, target: str, message: str, **options: Any) -> None:  # noqa: ANN401
+def refuse(source: Path, target: Target, message: str, **options: Any) -> None:  # noqa: ANN401
     out = source.parent / "out"
     with pytest.raises(ConversionError, match=message):
         convert(source, out, to=target, group_size=16, **options)
@@ -41,12 +42,12 @@ def refuse(source: Path, target: str, message: str, **options: Any) -> None:  # 
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
-def test_a_folder_that_is_not_there(target: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there(target: Target, tmp_path: Path) -> None:
     refuse(tmp_path / "nothing", target, "nothing: expected the folder of a Hugging Face model")
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
-def test_a_folder_without_config_json(target: str, tmp_path: Path) -> None:
+def test_a_folder_without_config_json(target: Target, tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     (source / "config.json").unlink()
     refuse(source, target, r"config\.json: is not there")
@@ -73,7 +74,7 @@ def test_a_model_that_is_quantized_already(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
-def test_a_weight_of_another_dtype(target: str, tmp_path: Path) -> None:
+def test_a_weight_of_another_dtype(target: Target, tmp_path: Path) -> None:
     source = model(
         tmp_path / "model", edit=lambda tensors: tensors.update({Q: tensors[Q].to(torch.int8)})
     )
@@ -81,7 +82,7 @@ def test_a_weight_of_another_dtype(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
-def test_a_weight_that_is_not_finite(target: str, tmp_path: Path) -> None:
+def test_a_weight_that_is_not_finite(target: Target, tmp_path: Path) -> None:
     source = model(tmp_path / "model", edit=lambda tensors: tensors[Q][5, 7].fill_(torch.nan))
     refuse(source, target, r"layers\.1\.self_attn\.q_proj, rows 0 to 63: expected finite weights")
 

@@ -59,7 +59,7 @@ WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the tables, write files."""
     given = parser().parse_args(arguments)
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "original"
         write_model(given.source, folder)
@@ -103,7 +103,7 @@ def measure(
     folder: Path, ids: Tensor, windows: int, new_tokens: int
 ) -> tuple[list[Quality], list[Decoding]]:
     """Measure the original and every way to convert it; tell each on standard error."""
-    original = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    original: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
     losses = token_losses(original, ids, windows)
     qualities = [Quality.of("original, bfloat16", size_of(folder), losses, losses)]
     tell(qualities[-1])
@@ -137,7 +137,7 @@ def token_losses(model: Any, ids: Tensor, windows: int) -> Tensor:  # noqa: ANN4
     """Return the negative log-likelihood of every token but a window's first, float64 [n]."""
     losses = []
     with torch.inference_mode():
-        for window in ids.split(WINDOW)[:windows]:
+        for window in torch.split(ids, WINDOW)[:windows]:
             logits = model(window[None], use_cache=False).logits[0, :-1].to(torch.float32)
             losses.append(nn.functional.cross_entropy(logits, window[1:], reduction="none"))
     return torch.cat(losses).to(torch.float64)

@@ -72,7 +72,7 @@ class TensorFiles:
         """Write elements of a tensor, in row-major order, from its element `first` on."""
         flat = values.detach().contiguous().view(-1)
         if flat.numel():
-            data = memoryview(flat.view(torch.uint8).numpy())
+            data = flat.view(torch.uint8).numpy().data
             self.write_bytes(name, first * values.element_size(), data)
 
     def check(self) -> None:

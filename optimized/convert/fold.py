@@ -42,10 +42,10 @@ def folded_rows(layer: Layer, rotations: Rotations) -> Iterator[tuple[int, Tenso
     whole = torch.empty(layer.weight.shape)
     for first, rows in turned:
         whole[first : first + len(rows)] = rows
-    for columns in whole.split(max(1, BLOCK // len(whole)), dim=1):
+    for columns in torch.split(whole, max(1, BLOCK // len(whole)), dim=1):
         columns.copy_(out_of(columns.T.contiguous()).T)
     first = 0
-    for rows in whole.split(max(1, BLOCK // whole.shape[1])):
+    for rows in torch.split(whole, max(1, BLOCK // whole.shape[1])):
         yield first, rows
         first += len(rows)
 

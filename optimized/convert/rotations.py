@@ -75,7 +75,7 @@ def _transform(width: int, key: str) -> Rotation:
     def transform(x: Tensor) -> Tensor:
         flat = x.reshape(-1, width)
         rows = max(1, BLOCK // width)
-        parts = [hadamard(part, matrix, torch.float32) for part in flat.split(rows)]
+        parts = [hadamard(part, matrix, torch.float32) for part in torch.split(flat, rows)]
         return torch.cat(parts).view(x.shape)
 
     return transform
