@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -114,7 +115,7 @@ def test_command_that_is_no_adapter_is_explained(program: str, said: str) -> Non
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_calls_are_what_the_schema_and_the_text_say(operation: str) -> None:
-    """ASCII, no white space, no backslash: a program may look for a key instead of reading JSON."""
+    """A program may look for a key instead of reading JSON: strings hold names and nothing else."""
     schema = load_schema("exec-protocol")
     validator = jsonschema.Draft202012Validator({**schema, "anyOf": [{"$ref": "#/$defs/call"}]})
     for arguments in sample_calls(operation, reference.capabilities()):
@@ -123,6 +124,9 @@ def test_calls_are_what_the_schema_and_the_text_say(operation: str) -> None:
         assert len(line) < LINE_BYTES
         assert not set(line) & set(b" \t\r\\")
         read = json.loads(line)
+        strings = re.findall(r'"([^"]*)"', line.decode())
+        assert all(re.fullmatch(r"[A-Za-z0-9_]+", one) for one in strings)
+        assert json.dumps(read, separators=(",", ":")).encode() == line
         assert [error.message for error in validator.iter_errors(read)] == []
         assert list(read)[:2] == ["id", "call"]
         assert list(read)[-2:] == ["arrays", "payload"]
