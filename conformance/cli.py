@@ -191,7 +191,11 @@ def explain(
 @app.command()
 def schema(
     name: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="Id of a format, `findings` or `report`.")
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="Id of a format, `findings`, `report`, `merged-report` or `exec-protocol`.",
+        ),
     ],
 ) -> None:
     """Print the JSON Schema of a format's manifest, of findings or of a conformance report."""

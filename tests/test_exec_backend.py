@@ -271,9 +271,12 @@ def test_standard_error_is_read_so_that_logs_do_not_block() -> None:
 def test_ended_backend_leaves_no_process() -> None:
     with started(command()) as backend:
         child = process_of(backend)
+        assert backend._adapter is not None
+        guard = backend._adapter._process._guard._shell
         assert is_alive(child.pid)
-    assert child.returncode == 0
+    assert (child.returncode, guard.returncode) == (0, 0)
     assert not is_alive(child.pid)
+    assert not is_alive(guard.pid)
 
 
 def test_adapter_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
