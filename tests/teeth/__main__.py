@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from tests.teeth import models
 from tests.teeth.judge import objections, rejecting_test
 from tests.teeth.mutants import MUTANTS
 from tests.teeth.table import PAGE, render
@@ -15,14 +16,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.teeth",
         description="Judge the broken backends, each to be rejected by one test with every seed, "
-        "or the correct ones, each to be accepted with every seed.",
+        "or the correct ones, each to be accepted with every seed; or see which of the broken ones "
+        "whole models tell.",
     )
-    parser.add_argument("backends", choices=("broken", "correct"), nargs="?", default="broken")
+    parser.add_argument(
+        "backends", choices=("broken", "correct", "models"), nargs="?", default="broken"
+    )
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 … SEEDS - 1 (default: 5)")
-    parser.add_argument("--write", action="store_true", help=f"write docs/{PAGE.name}")
+    parser.add_argument("--write", action="store_true", help="write the page in docs/")
     arguments = parser.parse_args()
     if arguments.seeds < 1:
         parser.error("--seeds: expected 1 or more")
+    if arguments.backends == "models":
+        return judge_models(write=arguments.write)
     seeds = range(arguments.seeds)
     return (
         judge_correct(seeds)
@@ -68,6 +74,19 @@ def judge_correct(seeds: range) -> int:
         f"in {time.monotonic() - started:.0f} s"
     )
     return 0 if accepted == len(VARIANTS) else 1
+
+
+def judge_models(*, write: bool) -> int:
+    """See what whole models make of each broken backend."""
+    found: dict[str, tuple[models.Trace, str]] = {}
+    for mutant, trace, case in models.traces():
+        found[mutant.name] = trace, case
+        if trace != "fail":
+            print(f"{mutant.name}: {models.TRACES[trace]} {case}", flush=True)
+    print({trace: sum(one == trace for one, _ in found.values()) for trace in models.TRACES})
+    if write:
+        models.PAGE.write_text(models.render(found), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
