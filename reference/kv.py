@@ -26,6 +26,7 @@ def kv_quantize(x: Array, offset: Array | None) -> tuple[Bytes, Bytes, Float32]:
     difference = subtract_offset(x, offset)
     largest = np.abs(difference).max(axis=-1)
     scale = np.maximum(largest / np.float32(7), SMALLEST_SCALE)
+    scale = np.asarray(scale)  # of a single vector it would be a NumPy scalar
     step = scale[..., np.newaxis]
     q4 = np.clip(np.rint(difference / step), -8, 7)
     product = q4 * step  # rounded to float32

@@ -35,6 +35,12 @@ def same(found: tuple[Array, ...], expected: tuple[Array, ...]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+def test_a_single_vector_has_a_scale_without_axes() -> None:
+    _, _, scale = kv_quantize(vectors(0, 8), None)
+    assert isinstance(scale, np.ndarray)
+    assert scale.shape == ()
+
+
 @pytest.mark.parametrize("head_dim", [2, 64, 80, 96, 128, 192, 256])
 def test_codes_and_scales_are_those_computed_one_by_one(head_dim: int) -> None:
     x = vectors(head_dim, 2, 3, 5, head_dim)
