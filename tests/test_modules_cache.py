@@ -11,6 +11,7 @@ from nibblespec.optimized.modules.attention import attention
 from nibblespec.optimized.modules.nested_cache import EMPTY_BYTE, NestedCache, Offsets
 from nibblespec.optimized.pytorch import operations
 from torch import Tensor, nn
+from transformers import StaticCache
 
 from tests.convert_models import save_model
 
@@ -259,6 +260,19 @@ def test_a_mask_of_ones_is_taken_and_padding_refused(model: Any) -> None:  # noq
         mask[0, 0] = 0
         with pytest.raises(ValueError, match="attention_mask: expected ones alone, found zeros"):
             model(IDS, attention_mask=mask, cache=nested_cache(model))
+
+
+def test_a_cache_of_a_fixed_length_is_refused(model: Any) -> None:  # noqa: ANN401
+    static = StaticCache(config=model.config, max_cache_len=32)
+    with torch.no_grad(), pytest.raises(ValueError, match="found one of 32 that begins at 0"):
+        model(IDS, cache=static)
+
+
+def test_another_number_of_sequences_is_refused() -> None:
+    one = cache()
+    write(one, 2, 0)
+    with pytest.raises(ValueError, match="batch: expected 2 sequences, as the cache has, found 1"):
+        one.update(vectors(1)[:1], vectors(1)[:1], 0)
 
 
 def test_a_cache_reads_what_its_model_reads(model: Any) -> None:  # noqa: ANN401

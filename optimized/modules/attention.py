@@ -69,8 +69,21 @@ def _plain(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tenso
     )
 
 
-def mask(*, attention_mask: Tensor | None = None, **_: Any) -> None:  # noqa: ANN401
-    """Refuse a mask that hides a token: sequences of a batch begin and end together."""
+def mask(
+    *,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    attention_mask: Tensor | None = None,
+    **_: Any,  # noqa: ANN401  # what other masks are made of
+) -> None:
+    """Let every query see all positions up to its own, and refuse what asks for anything else."""
+    if kv_offset or kv_length != q_offset + q_length:
+        raise ValueError(
+            f"cache: expected one that holds {int(q_offset)} positions and these {q_length}, found "
+            f"one of {kv_length} that begins at {kv_offset}; take nested_cache or a DynamicCache"
+        )
     if attention_mask is not None and not bool(attention_mask.all()):
         raise ValueError(
             "attention_mask: expected ones alone, found zeros; run sequences of different lengths "

@@ -73,6 +73,9 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        if key_states.shape[0] != self.buffers[0].shape[0]:
+            held, found = self.buffers[0].shape[0], key_states.shape[0]
+            raise ValueError(f"batch: expected {held} sequences, as the cache has, found {found}")
         start, count = self.length, key_states.shape[2]
         self.reserve(start + count)
         keys = self.rotated(key_states)
