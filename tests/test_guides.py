@@ -12,6 +12,7 @@ from tests.website.blocks import DOCS, ROOT, Block, blocks
 
 ELSEWHERE = {
     "teeth.md",  # made from tests/teeth, and compared with it there
+    "teeth_models.md",  # likewise
     "benchmarks.md",  # its commands take long: test_benchmarks.py runs them on small sizes
 }
 """Pages whose code other tests run."""
