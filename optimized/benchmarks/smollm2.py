@@ -153,9 +153,9 @@ def decode(model: Any, ids: Tensor, new_tokens: int) -> list[Decoding]:  # noqa:
     expected: list[Tensor] = []
     decodings = []
     for gamma in (0, *GAMMAS):
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         runs = [speculate(model, one, gamma, max_new_tokens=new_tokens) for one in prompts]
-        seconds = time.perf_counter() - begin
+        seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
         tokens = [run.tokens for run in runs]
         expected = expected or tokens
         for found, wanted in zip(tokens, expected, strict=True):
@@ -170,6 +170,7 @@ def decode(model: Any, ids: Tensor, new_tokens: int) -> list[Decoding]:  # noqa:
                 drafted=tuple(drafted),
                 accepted=tuple(accepted),
                 seconds=seconds,
+                cpu_seconds=cpu_seconds,
             )
         )
         tell(decodings[-1])

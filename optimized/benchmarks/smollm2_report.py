@@ -47,41 +47,43 @@ class Decoding:
     """By position in a round."""
     accepted: tuple[int, ...]
     seconds: float
+    cpu_seconds: float
+    """Time that the process computed, all threads together: what else runs takes none of it."""
 
     @property
     def acceptance(self) -> float:
         """Drafted tokens that were accepted, as a share of all."""
         return sum(self.accepted) / max(1, sum(self.drafted))
 
-    @property
-    def speed(self) -> float:
-        """Tokens per second, prompts included."""
-        return self.tokens / self.seconds
-
 
 def quality_table(qualities: Sequence[Quality]) -> str:
     """Return a Markdown table."""
     lines = ["| model | MB | perplexity | to the original |", "|---|---:|---:|---:|"]
     for one in qualities:
-        change = "" if one.ratio == 1 else f"{100 * (one.ratio - 1):+.2f} % ± {100 * one.error:.2f}"
-        lines.append(f"| {one.name} | {one.size / 1e6:.1f} | {one.perplexity:.2f} | {change} |")
+        if one.ratio == 1:
+            change = ""
+        elif one.ratio < 2:
+            change = f"{100 * (one.ratio - 1):+.2f} % ± {100 * one.error:.2f}"
+        else:
+            change = f"× {_short(one.ratio)} ± {_short(one.error)}"
+        lines.append(f"| {one.name} | {one.size / 1e6:.1f} | {_short(one.perplexity)} | {change} |")
     return "\n".join(lines) + "\n"
 
 
 def decoding_table(decodings: Sequence[Decoding]) -> str:
     """Return a Markdown table."""
     lines = [
-        "| γ | accepted | by position | tokens a run of the target | tokens/s | speed-up |",
+        "| γ | accepted | by position | tokens a run of the target | tokens/s | tokens/CPU s |",
         "|---:|---:|---|---:|---:|---:|",
     ]
-    alone = decodings[0].speed
     for one in decodings:
         pairs = zip(one.accepted, one.drafted, strict=True)
         places = ", ".join(f"{100 * hits / max(1, drafts):.0f} %" for hits, drafts in pairs)
         accepted = f"{100 * one.acceptance:.1f} %" if one.gamma else ""
         lines.append(
             f"| {one.gamma or 'target alone'} | {accepted} | {places} | "
-            f"{one.tokens / max(1, one.rounds):.2f} | {one.speed:.1f} | {one.speed / alone:.2f} |"
+            f"{one.tokens / max(1, one.rounds):.2f} | {one.tokens / one.seconds:.1f} | "
+            f"{one.tokens / one.cpu_seconds:.1f} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -95,13 +97,8 @@ def figure(qualities: Sequence[Quality], decodings: Sequence[Decoding]) -> str:
         # From 0.1 % to 10,000 %, five decades.
         length = max(0.0, min(1.0, (math.log10(max(increase, 0.1)) + 1) / 5)) * WIDTH
         color = COLORS[one.name.split()[0].rstrip(",")]
-        label = (
-            ""
-            if one.ratio == 1
-            else f"{increase:+.2f} %, "
-            if increase < 100
-            else f"× {one.ratio:.3g}, "
-        )
+        label = f"{increase:+.2f} %, " if one.ratio < 2 else f"× {_short(one.ratio)}, "
+        label = "" if one.ratio == 1 else label
         parts.append(_text(LABEL - 8, y + 14, one.name, "end"))
         parts.append(_bar(LABEL, y, max(2.0, length), color))
         parts.append(_text(LABEL + length + 8, y + 14, f"{label}{one.size / 1e6:.0f} MB", "start"))
@@ -132,6 +129,10 @@ def replace_block(page: Path, text: str) -> None:
     if not begin or not end:
         raise ValueError(f"{page}: expected the marks {BEGIN} and {END}")
     page.write_text(f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}", encoding="utf-8")
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"
 
 
 def _bar(x: float, y: float, width: float, color: str) -> str:

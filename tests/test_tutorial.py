@@ -1,0 +1,41 @@
+"""The tutorial's script, on a tiny model of random weights."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from nibblespec.conformance import validate
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from tests.convert_models import save_model
+
+SCRIPT = Path(__file__).parent.parent / "examples" / "tutorial.py"
+
+
+def test_the_script_makes_a_valid_package_and_text(tmp_path: Path) -> None:
+    save_model(
+        tmp_path / "model", "llama", vocab_size=256, intermediate_size=192, head_dim=64,
+        max_position_embeddings=128,
+    )  # fmt: skip
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    wrapper: Any = PreTrainedTokenizerFast
+    wrapper(tokenizer_object=tokenizer).save_pretrained(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "model", "package", "Alice was"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    lines = done.stdout.decode().splitlines()
+    assert lines[0].startswith("info BN1-GROUP-SIZE-KERNELS")
+    assert lines[1].startswith("Alice was")
+    assert lines[-1].startswith("40 tokens from ")
+    severities = {one.severity for one in validate(str(tmp_path / "package"), level="tensors")}
+    assert severities == {"info"}
