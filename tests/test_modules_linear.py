@@ -185,3 +185,25 @@ def test_layers_are_exported(name: str) -> None:
     assert set(program.state_dict) == set(layer.state_dict())
     for other in (x, inputs(7, COLUMNS)):
         assert torch.equal(program.module()(other), layer(other))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_model_converted_to_another_dtype_keeps_what_is_packed(
+    name: str, dtype: torch.dtype
+) -> None:
+    layer = LAYERS[name]()
+    before = {key: tensor.clone() for key, tensor in layer.named_buffers()}
+    nn.Sequential(layer).to(dtype)
+    for key, tensor in layer.named_buffers():
+        assert tensor.dtype == before[key].dtype
+        assert torch.equal(tensor, before[key])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_model_moved_to_another_device_takes_along_what_is_packed(name: str) -> None:
+    layer = LAYERS[name]()
+    dtypes = {key: tensor.dtype for key, tensor in layer.named_buffers()}
+    nn.Sequential(layer).to("meta", torch.float32)
+    assert {tensor.device.type for tensor in layer.buffers()} == {"meta"}
+    assert {key: tensor.dtype for key, tensor in layer.named_buffers()} == dtypes

@@ -1,9 +1,13 @@
 """The packed linear layer of dashq."""
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from nibblespec.optimized.arrays import FLOAT_DTYPES, SCALE_ZERO_DTYPES
 from nibblespec.optimized.checks import check_tensor
 from nibblespec.optimized.layout import layout_of
+from nibblespec.optimized.modules.packed import moving
 from nibblespec.optimized.operations import Operations
 from nibblespec.spec.dashq_packed_linear.v1.dtypes import canonical_dtype
 from nibblespec.spec.dashq_packed_linear.v1.layout import word_count
@@ -16,7 +20,8 @@ class DashQLinear(nn.Module):
 
     Buffers have the names of the checkpoint's tensors: `W_q_packed` int32 [⌈N·Kq / P⌉], `scale` and
     `zero` [num_groups, 1] in scale_zero_dtype, `bias` [N] in linear_dtype or None. They are empty
-    until they are loaded. Raises ValueError for a dtype that the format does not know.
+    until they are loaded, and keep their dtypes: `.to()` and the like only move them. Raises
+    ValueError for a dtype that the format does not know.
     """
 
     W_q_packed: Tensor
@@ -65,6 +70,9 @@ class DashQLinear(nn.Module):
         weight = self.W_q_packed, self.scale, self.zero
         y = self.operations.dashq_linear(rows, *weight, self.bias, self.layout)
         return y.view(*x.shape[:-1], self.layout.rows)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        return super()._apply(moving(fn), recurse)
 
     def extra_repr(self) -> str:
         """Say what is packed."""

@@ -1,7 +1,11 @@
 """The nested linear layer of bitnest, and the switch between its two readings."""
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from nibblespec.optimized.checks import PLANES
+from nibblespec.optimized.modules.packed import moving
 from nibblespec.optimized.operations import Operations
 from nibblespec.spec.bitnest_package.v1.manifest import Layer
 from torch import Tensor, nn
@@ -11,8 +15,9 @@ class NestedLinear(nn.Module):
     """A layer that is its own draft: from `hi` alone, or from `hi` and `lo`; it replaces nn.Linear.
 
     Buffers have the names of the package's tensors: `hi` and `lo` uint8 [N, K/2], `scale` float16
-    [N, G], `bias` float16 [N] or None. They are empty until they are loaded. `plane` says which
-    model is read, and may be changed between calls.
+    [N, G], `bias` float16 [N] or None. They are empty until they are loaded, and keep their
+    dtypes: `.to()` and the like only move them. `plane` says which model is read, and may be
+    changed between calls.
     """
 
     hi: Tensor
@@ -69,6 +74,9 @@ class NestedLinear(nn.Module):
             codes, scales, self.hi, lo, self.scale, self.bias, self.plane, x.dtype
         )
         return y.view(*x.shape[:-1], self.out_features)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        return super()._apply(moving(fn), recurse)
 
     def extra_repr(self) -> str:
         """Say what is nested, and how it is read."""
