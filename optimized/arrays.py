@@ -56,7 +56,7 @@ def to_tensor(array: Array) -> Tensor:
         raise TypeError(f"expected an array of dtype {names}, found {array.dtype}")
     array = np.asarray(array, order="C")
     if array.size == 0:
-        return torch.empty(array.shape, dtype=dtype)
+        return torch.empty(array.shape, dtype=dtype, device="cpu")
     # Not torch.from_numpy: it warns of read-only arrays. The buffer keeps the array alive.
     buffer: Any = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
     buffer.array = array

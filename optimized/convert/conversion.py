@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
+import torch
 from nibblespec.optimized.convert.architecture import Layer, read_architecture
 from nibblespec.optimized.convert.bitnest import Plan as BitnestPlan
 from nibblespec.optimized.convert.bitnest import write_bitnest
@@ -67,33 +68,34 @@ def convert(
         raise ValueError(f"group_size: expected at least 1, found {group_size}")
     if not Path(model_dir).is_dir():
         raise ConversionError(f"{model_dir}: expected the folder of a Hugging Face model")
-    source = open_source(Path(model_dir))
-    done = _Count(sum(stored.size for stored in source.tensors.values()), progress)
-    if to == "dashq":
-        group = group_size or DASHQ_GROUP
-        plan = plan_dashq(source, bits, group)
+    with torch.device("cpu"):  # whatever the user's default device
+        source = open_source(Path(model_dir))
+        done = _Count(sum(stored.size for stored in source.tensors.values()), progress)
+        if to == "dashq":
+            group = group_size or DASHQ_GROUP
+            plan = plan_dashq(source, bits, group)
+            with replacing(Path(out), source.folder, overwrite=overwrite) as folder:
+                write_dashq(
+                    source,
+                    plan,
+                    folder,
+                    bits=bits,
+                    group_size=group,
+                    base_model=base_model,
+                    shard_bytes=shard_bytes,
+                    advance=done.advance,
+                )
+            return
+        nested = _plan_bitnest(
+            source,
+            group_size or BITNEST_GROUP,
+            rotate=rotate,
+            online_hadamard=online_hadamard,
+            nest_head=nest_head,
+            seed=seed,
+        )
         with replacing(Path(out), source.folder, overwrite=overwrite) as folder:
-            write_dashq(
-                source,
-                plan,
-                folder,
-                bits=bits,
-                group_size=group,
-                base_model=base_model,
-                shard_bytes=shard_bytes,
-                advance=done.advance,
-            )
-        return
-    nested = _plan_bitnest(
-        source,
-        group_size or BITNEST_GROUP,
-        rotate=rotate,
-        online_hadamard=online_hadamard,
-        nest_head=nest_head,
-        seed=seed,
-    )
-    with replacing(Path(out), source.folder, overwrite=overwrite) as folder:
-        write_bitnest(source, nested, folder, source_model=base_model, advance=done.advance)
+            write_bitnest(source, nested, folder, source_model=base_model, advance=done.advance)
 
 
 def _plan_bitnest(

@@ -162,7 +162,7 @@ def _name(dtype: torch.dtype) -> str:
 
 def read_tensor(one: Stored) -> Tensor:
     """Read a tensor into memory of its own. Raises LoadError where the file has changed."""
-    tensor = torch.empty(one.shape, dtype=one.dtype)
+    tensor = torch.empty(one.shape, dtype=one.dtype, device="cpu")
     size = prod(one.shape) * one.dtype.itemsize
     if size == 0:
         return tensor

@@ -45,11 +45,12 @@ def load_model(
     except ManifestError as error:
         raise LoadError(str(error)) from error
     try:
-        if isinstance(manifest, BitnestManifest):
-            model = load_bitnest(folder, manifest, operations, place, dtype)
-            select_plane(model, plane)
-        else:
-            model = load_dashq(folder, manifest, operations, place, dtype)
+        with torch.device("cpu"):  # where files are read, whatever the user's default device
+            if isinstance(manifest, BitnestManifest):
+                model = load_bitnest(folder, manifest, operations, place, dtype)
+                select_plane(model, plane)
+            else:
+                model = load_dashq(folder, manifest, operations, place, dtype)
     except LoadError as error:
         message = str(error)
         if not message.startswith(str(folder)):

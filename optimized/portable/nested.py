@@ -71,7 +71,9 @@ def segments(columns: int, *group_counts: int) -> tuple[Tensor, int]:
     for count in group_counts:
         borders.update(range(0, columns, columns // count))
     ordered = sorted(borders)
-    return torch.tensor(ordered), max(stop - start for start, stop in pairwise(ordered))
+    return torch.tensor(ordered, device="cpu"), max(
+        stop - start for start, stop in pairwise(ordered)
+    )
 
 
 def cut(matrix: Tensor, starts: Tensor, width: int) -> Tensor:
@@ -79,7 +81,7 @@ def cut(matrix: Tensor, starts: Tensor, width: int) -> Tensor:
     rows, columns = matrix.shape
     if columns == width * (len(starts) - 1):
         return matrix.view(rows, columns // width, width).transpose(0, 1)
-    place = starts[:-1, None] + torch.arange(width)
+    place = starts[:-1, None] + torch.arange(width, device="cpu")
     place = torch.where(place < starts[1:, None], place, columns).to(matrix.device)
     padded = torch.nn.functional.pad(matrix, (0, 1))
     return padded[:, place].transpose(0, 1)
