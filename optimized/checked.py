@@ -6,7 +6,6 @@ call; inputs need not be. Elements are not looked at: what a package may hold, t
 """
 
 import functools
-import math
 from dataclasses import fields
 
 import torch
@@ -106,6 +105,7 @@ def quantize_activations(inner: Operations, x: Tensor, group: int) -> tuple[Tens
     """Check and call `quantize_activations`."""
     check_tensor(x, "x", FLOATS, ("M", "K"))
     checks.check_integer(x.shape[1], "columns of x", 1)
+    checks.check_integer(group, "group", -1)
     if group != -1:
         checks.check_integer(group, "group", 1)
         checks.check_divides(group, x.shape[1], "group", "K")
@@ -196,10 +196,7 @@ def kv_attention(
     if v_offset is not None:
         check_tensor(v_offset, "v_offset", FLOATS, (cache[1], width), q.device)
     checks.check_integer(position, "position", 0, cache[2] - queries)
-    if not (math.isfinite(softmax_scale) and softmax_scale > 0):
-        raise ValueError(
-            f"softmax_scale: expected a positive finite number, found {softmax_scale!r}"
-        )
+    checks.check_scale(softmax_scale, "softmax_scale")
     return inner.kv_attention(
         q,
         k_hi,

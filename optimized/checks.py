@@ -37,6 +37,8 @@ def check_tensor(
         wanted = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         found = str(value.dtype).removeprefix("torch.")
         raise TypeError(f"{name}: expected dtype {wanted}, found {found}")
+    if value.layout is not torch.strided or value.is_nested:
+        raise TypeError(f"{name}: expected a dense tensor, found one of layout {value.layout}")
     if not _fits(value, shape):
         wanted = ", ".join(str(size) for size in shape)
         raise ValueError(f"{name}: expected shape [{wanted}], found {list(value.shape)}")
@@ -78,6 +80,16 @@ def check_divides(divisor: int, value: int, name: str, of: str) -> None:
         raise ValueError(f"{name}: expected a divisor of {of} = {value}, found {divisor}")
 
 
+def check_scale(value: object, name: str) -> None:
+    """Require a number that is positive, finite and normal in float32."""
+    if isinstance(value, bool) or not isinstance(value, int | float | torch.SymFloat):
+        raise TypeError(f"{name}: expected a number, found {value!r}")
+    if not torch.finfo(torch.float32).smallest_normal <= value <= torch.finfo(torch.float32).max:
+        raise ValueError(
+            f"{name}: expected a positive finite normal float32 number, found {value!r}"
+        )
+
+
 def check_dtype(dtype: object) -> None:
     """Require an output dtype."""
     if dtype not in FLOATS:
@@ -94,6 +106,8 @@ def check_even(value: int, name: str) -> None:
 
 def check_layout(layout: DashqLayout) -> None:
     """Require sizes of a module that fit each other."""
+    if not isinstance(layout, DashqLayout):
+        raise TypeError(f"layout: expected a DashqLayout, found {type(layout).__name__}")
     check_integer(layout.nbits, "nbits", 1, 8)
     for name in ("group_size", "rows", "columns"):
         check_integer(getattr(layout, name), name, 1)

@@ -35,6 +35,17 @@ REFUSED = (
     refused("pack_words", ValueError, "nbits: expected 1 … 8, found 9", HI[0], 9),
     refused("pack_words", ValueError, "codes: expected at most 1, found", HI[0] | 2, 1),
     refused("pack_words", TypeError, "codes: expected a tensor, found list", [1], 1),
+    refused("quantize_activations", TypeError, "group: expected an integer, found -1.0", X, -1.0),
+    refused("quantize_activations", ValueError, "group: expected at least -1, found -2", X, -2),
+    refused("quantize_activations", TypeError, "x: expected a dense tensor", X.to_sparse(), -1),
+    refused(
+        "dashq_reconstruct",
+        TypeError,
+        "layout: expected a DashqLayout, found tuple",
+        *WEIGHT,
+        tuple(LAYOUT),
+        BF16,
+    ),
     refused("unpack_words", ValueError, r"words: expected shape \[2\]", WEIGHT[0], 4, 9),
     refused("unpack_words", ValueError, "count: expected at least 0", WEIGHT[0], 4, -1),
     refused("unpack_words", TypeError, "count: expected an integer", WEIGHT[0], 4, 1.0),
@@ -247,7 +258,7 @@ REFUSED = (
     refused(
         "kv_attention",
         ValueError,
-        "softmax_scale: expected a positive finite number, found 0.0",
+        "softmax_scale: expected a positive finite normal float32 number, found 0.0",
         Q,
         *CACHE,
         None,
@@ -255,6 +266,14 @@ REFUSED = (
         "draft",
         0.0,
         F32,
+    ),
+    *(
+        refused("kv_attention", kind, match, Q, *CACHE, None, 0, "draft", scale, F32)
+        for kind, match, scale in (
+            (ValueError, "softmax_scale: expected a positive finite normal float32 number", 1e39),
+            (TypeError, "softmax_scale: expected a number, found '1'", "1"),
+            (TypeError, "softmax_scale: expected a number, found True", True),
+        )
     ),
     refused(
         "kv_attention",
