@@ -66,13 +66,15 @@ class PlainModel:
         x = self.norm(x, "final_norm")
         if "lm_head" in self.manifest["layers"]:
             return self.linear("lm_head", x)
-        return x @ self.tensors["lm_head"].astype(np.float32).T
+        logits: Array = x @ self.tensors["lm_head"].astype(np.float32).T
+        return logits
 
     def norm(self, x: Array, name: str) -> Array:
         """Return RMSNorm, with a weight where there is one."""
         scaled = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + self.config["rms_norm_eps"])
         weight = self.tensors.get(name)
-        return scaled if weight is None else scaled * weight.astype(np.float32)
+        y: Array = scaled if weight is None else scaled * weight.astype(np.float32)
+        return y
 
     def linear(self, name: str, x: Array) -> Array:
         """Return R4, A8 and the nested layer."""
@@ -81,8 +83,9 @@ class PlainModel:
             x = reference.hadamard(x, self.tensors.get(f"had_K.{order}"), "float32")
         group = self.manifest["activation"]["per_layer_group"].get(name, -1)
         codes, scales = reference.quantize_activations(x, group)
-        tensors = (self.tensors.get(f"{name}.{part}") for part in ("hi", "lo", "scale", "bias"))
-        return reference.nested_linear(codes, scales, *tensors, self.plane, "float32")  # type: ignore[arg-type]  # all but the bias are there
+        hi, lo, scale = (self.tensors[f"{name}.{part}"] for part in ("hi", "lo", "scale"))
+        bias = self.tensors.get(f"{name}.bias")
+        return reference.nested_linear(codes, scales, hi, lo, scale, bias, self.plane, "float32")
 
     def attention(self, name: str, h: Array, cache: Cache) -> Array:
         """Return o_proj of attention over the nested cache (chapters 11 and 12)."""

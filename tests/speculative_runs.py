@@ -68,7 +68,8 @@ def save_random(folder: Path, config: Any, random: np.random.Generator) -> None:
     """Save a model of a configuration with random weights."""
     from transformers import AutoModelForCausalLM  # noqa: PLC0415  # after Triton's mode is set
 
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    auto: Any = AutoModelForCausalLM
+    model = auto.from_config(config, dtype=torch.float32)
     for parameter in model.parameters():
         values = random.normal(0, 0.1, tuple(parameter.shape)).astype(np.float32)
         parameter.data = torch.from_numpy(values + (parameter.ndim == 1))

@@ -67,7 +67,8 @@ def nemotron(**other: Any) -> Any:  # noqa: ANN401
         **other,
     )
     torch.manual_seed(3)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    auto: Any = AutoModelForCausalLM
+    model = auto.from_config(config, dtype=torch.float32)
     for parameter in model.parameters():
         parameter.data.normal_(0, 0.2)
     return model.eval()
@@ -105,7 +106,8 @@ def test_a_model_with_images_is_loaded_by_its_own_class(tmp_path: Path) -> None:
     }
     config = Qwen3_5Config(text_config=text, vision_config=vision, image_token_id=88)
     torch.manual_seed(5)
-    dense = AutoModelForImageTextToText.from_config(config, dtype=torch.float32).eval()
+    auto: Any = AutoModelForImageTextToText
+    dense = auto.from_config(config, dtype=torch.float32).eval()
     for parameter in dense.parameters():
         parameter.data.normal_(0, 0.1)
     folder = pack_model(dense, tmp_path / "out", model_class="image_text_to_text")

@@ -17,7 +17,7 @@ from tests.convert_models import random_model, save_model
 from tests.packed_models import pack_model
 
 Folder = Path
-Change = Callable[[Folder], None]
+Change = Callable[[Folder], object]
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,8 @@ def _by_call_size(name: str) -> Callable[..., Tensor]:
 def test_the_comparison_shows_an_operation_that_is_not_row_invariant(
     package: Path, name: str
 ) -> None:
-    broken = replace(torch_operations, **{name: _by_call_size(name)})
+    other: dict[str, Any] = {name: _by_call_size(name)}
+    broken = replace(torch_operations, **other)
     assert difference(load_model(package, backend=broken), decoding(max_new_tokens=60)) != ""
 
 
