@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{datetime.now(UTC):%Y-%m-%d}, {processor()}, {torch_backend.device}, "
             f"torch {torch.__version__}, load average at the start {os.getloadavg()[0]:.1f} on "
             f"{os.cpu_count()} CPUs; {min(ids.numel(), given.windows * WINDOW):,} tokens in "
-            f"windows of {WINDOW}"
+            f"windows of {WINDOW}, {given.new_tokens} new tokens after each of {PROMPTS} prompts "
+            f"(--windows {given.windows} --new-tokens {given.new_tokens})"
         )
         print(heading, flush=True)
         qualities, decodings = measure(folder, ids, given.windows, given.new_tokens)
