@@ -2,13 +2,16 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.convert_models import save_model
+from tests.measure_convert import write_model
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +74,23 @@ def test_a_terminal_sees_a_bar_that_is_gone_in_the_end(model: Path, tmp_path: Pa
     assert done.returncode == 0
     assert "━" in shown
     assert shown.endswith("\x1b[2K")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_conversion_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    write_model(tmp_path / "model", layers=2, hidden=1024, inner=4096)
+    program = [sys.executable, "-m", "nibblespec.conformance", "convert"]
+    running = subprocess.Popen(
+        [*program, str(tmp_path / "model"), str(tmp_path / "out"), "--to", "dashq"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".out-*/model.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    running.send_signal(number)
+    written, complaints = running.communicate(timeout=60)
+    assert running.returncode == 128 + number
+    assert (written, complaints) == (b"", b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
