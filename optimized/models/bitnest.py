@@ -14,6 +14,7 @@ from nibblespec.optimized.models.files import (
 )
 from nibblespec.optimized.models.skeleton import (
     build,
+    check_layer_count,
     fill,
     initialize_buffers,
     listed,
@@ -59,6 +60,7 @@ def load_bitnest(
     config.tie_word_embeddings = False
     stored = stored_tensors([folder / PLANES, folder / AUX])
     check_specs(expected_tensors(manifest, config.vocab_size), stored, folder)
+    check_layer_count(folder, config, len(stored))
     model = build(
         AutoModelForCausalLM, config, model_dtype(config, dtype), attn_implementation=NAME
     )

@@ -17,6 +17,7 @@ from nibblespec.optimized.models.files import (
 from nibblespec.optimized.models.names import Names
 from nibblespec.optimized.models.skeleton import (
     build,
+    check_layer_count,
     fill,
     initialize_buffers,
     keep_in_float32,
@@ -52,6 +53,7 @@ def load_dashq(
     config = read_config(folder)
     stored = stored_tensors(checkpoint_files(folder))
     check_index(folder, stored)
+    check_layer_count(folder, config, len(stored))
     check_specs(_specs(folder, manifest), stored, folder)
     visual = manifest.model_class == "image_text_to_text"
     auto = AutoModelForImageTextToText if visual else AutoModelForCausalLM

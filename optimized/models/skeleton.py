@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nibblespec.optimized.checks import FLOATS
 from nibblespec.optimized.models.files import LoadError, Stored, read_tensor
 from torch import Tensor, nn
 from transformers import AutoConfig, GenerationConfig, PretrainedConfig, PreTrainedModel
@@ -22,8 +23,8 @@ def read_config(folder: Path) -> Any:  # noqa: ANN401  # a configuration of any 
         raise LoadError(f"{file}: is missing; expected the base model's configuration")
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise LoadError(f"{file}: transformers cannot read it: {error}") from error
+    except Exception as error:  # whatever its checks of a configuration raise
+        raise LoadError(f"{file}: transformers cannot read it: {_line(error)}") from error
 
 
 def build(auto: Any, config: PretrainedConfig, dtype: torch.dtype, **options: Any) -> Any:  # noqa: ANN401
@@ -34,16 +35,42 @@ def build(auto: Any, config: PretrainedConfig, dtype: torch.dtype, **options: An
     try:
         with torch.device("meta"), no_init_weights():
             model = auto.from_config(config, dtype=dtype, **options)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:  # whatever the class makes of sizes that do not fit
         kind = getattr(config, "model_type", "?")
-        raise LoadError(f"model_type {kind}: {auto.__name__} cannot build it: {error}") from error
+        raise LoadError(
+            f"model_type {kind}: {auto.__name__} cannot build it: {_line(error)}"
+        ) from error
     return model.eval()
 
 
+def check_layer_count(folder: Path, config: Any, tensors: int) -> None:  # noqa: ANN401
+    """Require no more decoder layers than there are tensors, before anybody makes them."""
+    count = getattr(config.get_text_config(), "num_hidden_layers", None)
+    if isinstance(count, int) and count > tensors:
+        raise LoadError(
+            f"{folder / 'config.json'}: num_hidden_layers: expected at most {tensors}, as many as "
+            f"there are tensors, found {count}"
+        )
+
+
+def _line(error: Exception) -> str:
+    """Return what an error says in one line, or its kind where it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def model_dtype(config: PretrainedConfig, dtype: torch.dtype | None) -> torch.dtype:
-    """Return the dtype to compute in: that asked for, that of the configuration, or bfloat16."""
+    """Return the dtype to compute in: that asked for, that of the configuration, or bfloat16.
+
+    Raises LoadError for a configuration's that no operation takes.
+    """
     known = (dtype, config.get_text_config().dtype, config.dtype, torch.bfloat16)
-    return next(one for one in known if isinstance(one, torch.dtype))
+    found = next(one for one in known if isinstance(one, torch.dtype))
+    if found not in FLOATS:
+        raise LoadError(
+            f"config.json: dtype: expected float16, bfloat16 or float32, found {found}; "
+            f"load_model takes another one as dtype"
+        )
+    return found
 
 
 def replace(model: nn.Module, name: str, module: nn.Module) -> None:
@@ -172,5 +199,5 @@ def read_generation_config(model: Any, folder: Path) -> None:  # noqa: ANN401
     if file.is_file():
         try:
             model.generation_config = GenerationConfig.from_pretrained(folder)
-        except (ValueError, TypeError, OSError) as error:
-            raise LoadError(f"{file}: transformers cannot read it: {error}") from error
+        except Exception as error:  # whatever its checks raise
+            raise LoadError(f"{file}: transformers cannot read it: {_line(error)}") from error
