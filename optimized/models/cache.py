@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nibblespec.optimized.checks import check_integer
 from nibblespec.optimized.modules import NestedLinear
 from nibblespec.optimized.modules.nested_cache import SMALLEST_CAPACITY, NestedCache, Offsets
 from torch import Tensor
@@ -17,9 +18,12 @@ def nested_cache(
     """Return an empty nested cache for a model of `load_model`; it reads what the model reads.
 
     The biases of k_proj and v_proj are the offsets, each where there is one. rotate: R3.
-    fresh_from, capacity: as in `NestedCache`. Raises ValueError for a model that is not nested, and
-    for R3 where head_dim is no power of two.
+    fresh_from, capacity: as in `NestedCache`. Raises ValueError for a model that is not nested, for
+    R3 where head_dim is no power of two, and for a negative number, TypeError for what is none.
     """
+    check_integer(capacity, "capacity", 0)
+    if fresh_from is not None:
+        check_integer(fresh_from, "fresh_from", 0)
     attentions = [layer.self_attn for layer in model.model.layers]
     first = attentions[0].k_proj
     if not isinstance(first, NestedLinear):

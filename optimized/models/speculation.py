@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from nibblespec.optimized.checks import check_integer, check_tensor
 from nibblespec.optimized.models.cache import nested_cache
 from nibblespec.optimized.modules import NestedLinear, select_plane
 from nibblespec.optimized.modules.nested_cache import NestedCache
@@ -45,12 +46,14 @@ def speculate(
     cache: a nested cache; what it holds already comes before ids. Only the prompt may be fresh:
     later calls read the cache.
 
-    Raises ValueError for arguments out of range, and for a model that is not nested. Implements
-    chapter 13 of the specification.
+    Raises ValueError for arguments out of range, and for a model that is not nested, TypeError for
+    arguments of another type. Implements chapter 13 of the specification.
     """
-    _check(ids, gamma, max_new_tokens)
+    _check(model, ids, gamma, max_new_tokens, eos)
     if cache is None:
         cache = nested_cache(model, capacity=ids.shape[1] + max_new_tokens)
+    elif not isinstance(cache, NestedCache):
+        raise TypeError(f"cache: expected a NestedCache, found {type(cache).__name__}")
     plane = _plane(model)
     fresh_from = cache.layers[0].fresh_from
     drafted, accepted, rounds = [0] * gamma, [0] * gamma, 0
@@ -77,13 +80,23 @@ def speculate(
     return Speculation(new, rounds, tuple(drafted), tuple(accepted))
 
 
-def _check(ids: Tensor, gamma: int, max_new_tokens: int) -> None:
-    if ids.ndim != 2 or ids.shape[0] != 1 or ids.shape[1] < 1:
+def _check(
+    model: Any,  # noqa: ANN401
+    ids: Tensor,
+    gamma: int,
+    max_new_tokens: int,
+    eos: object,
+) -> None:
+    check_tensor(ids, "ids", (torch.int64, torch.int32), ("1", "L"))
+    if ids.shape[0] != 1 or ids.shape[1] < 1:
         raise ValueError(f"ids: expected one sequence, shape [1, L], found {list(ids.shape)}")
-    if not 0 <= gamma < ROWS:
-        raise ValueError(f"gamma: expected 0 … {ROWS - 1}, found {gamma}")
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens: expected at least 1, found {max_new_tokens}")
+    last = model.get_input_embeddings().num_embeddings - 1
+    if int(ids.min()) < 0 or int(ids.max()) > last:
+        raise ValueError(f"ids: expected 0 … {last}, found {int(ids.min())} … {int(ids.max())}")
+    check_integer(gamma, "gamma", 0, ROWS - 1)
+    check_integer(max_new_tokens, "max_new_tokens", 1)
+    if not isinstance(eos, Collection):
+        raise TypeError(f"eos: expected a collection of tokens, found {eos!r}")
 
 
 def _draft(

@@ -1,11 +1,13 @@
 """Attention over the nested cache, as an attention function of transformers."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from nibblespec.optimized.modules.nested_cache import Fresh, NestedLayer
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import causal_mask_function
 
 NAME = "nibblespec"
 """The name under which a configuration asks for this attention."""
@@ -23,9 +25,15 @@ def attention(
     """Return x's dtype [B, M, Hq, D] for queries [B, Hq, M, D] after RoPE.
 
     key and value are what `NestedCache` hands over; with any other cache, or none, they are
-    tensors [B, Hkv, L, D], and attention is plain, in float32.
+    tensors [B, Hkv, L, D], and attention is plain, in float32. Raises ValueError for a mask of the
+    caller's own, which transformers hands on without asking `mask`.
     """
-    del module, attention_mask  # it has been looked at by `mask`
+    del module
+    if attention_mask is not None:
+        raise ValueError(
+            f"attention_mask: expected shape [B, L], found {list(attention_mask.shape)}; a query "
+            f"sees all positions up to its own"
+        )
     if isinstance(key, NestedLayer):
         y = _cached(query, key, scaling)
     elif isinstance(key, Fresh):
@@ -76,6 +84,7 @@ def mask(
     q_offset: int | Tensor = 0,
     kv_offset: int = 0,
     attention_mask: Tensor | None = None,
+    mask_function: Callable[..., Any] = causal_mask_function,
     **_: Any,  # noqa: ANN401  # what other masks are made of
 ) -> None:
     """Let every query see all positions up to its own, and refuse what asks for anything else."""
@@ -83,6 +92,12 @@ def mask(
         raise ValueError(
             f"cache: expected one that holds {int(q_offset)} positions and these {q_length}, found "
             f"one of {kv_length} that begins at {kv_offset}; take nested_cache or a DynamicCache"
+        )
+    # A compiler traces a general mask even where the positions ask for none.
+    if mask_function is not causal_mask_function and not torch.compiler.is_compiling():
+        raise ValueError(
+            "position_ids: expected one sequence in each row, found several, or a mask that is not "
+            "causal; run sequences one by one"
         )
     if attention_mask is not None and not bool(attention_mask.all()):
         raise ValueError(

@@ -62,7 +62,8 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Make the buffers, for the batch, heads and width of the first keys and values."""
         del value_states
-        self.buffers = _buffers(key_states, self.capacity)
+        with torch.inference_mode(False):  # so that calls in any mode may write
+            self.buffers = _buffers(key_states, self.capacity)
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:  # noqa: ANN401  # not what the base class returns
@@ -120,14 +121,20 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
             self.capacity = max(self.capacity, length)
         elif length > self.capacity:
             added = max(length, 2 * self.capacity) - self.capacity
-            self.buffers = tuple(
-                torch.cat([buffer, buffer.new_full(_resized(buffer, added), empty)], dim=2)
-                for buffer, empty in zip(self.buffers, _EMPTY, strict=True)
-            )
+            with torch.inference_mode(False):
+                self.buffers = tuple(
+                    torch.cat([buffer, buffer.new_full(_resized(buffer, added), empty)], dim=2)
+                    for buffer, empty in zip(self.buffers, _EMPTY, strict=True)
+                )
             self.capacity += added
 
     def rollback(self, length: int) -> None:
-        """Forget all positions from `length` on, as if they had never been written."""
+        """Forget all positions from `length` on, as if they had never been written.
+
+        Raises ValueError where there are fewer.
+        """
+        if not 0 <= length <= self.length:
+            raise ValueError(f"length: expected 0 … {self.length}, found {length}")
         # strict=False: nothing is written before the buffers are made.
         for buffer, empty in zip(self.buffers, _EMPTY, strict=False):
             buffer[:, :, length : self.length] = empty
@@ -135,11 +142,13 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last positions: -n forgets n of them, as transformers counts."""
-        self.rollback(self.length - abs(tokens_to_remove))
+        if tokens_to_remove > 0:
+            raise ValueError(f"tokens_to_remove: expected at most 0, found {tokens_to_remove}")
+        self.rollback(self.length + tokens_to_remove)
 
     def reset(self) -> None:
-        """Forget everything."""
-        self.rollback(0)
+        """Forget everything, the number of sequences too."""
+        self.buffers, self.length, self.is_initialized = (), 0, False
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many keys a call of that many queries sees, and where the first one is."""
@@ -159,11 +168,15 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep some sequences of a batch."""
-        self.buffers = tuple(buffer[indices.to(buffer.device)] for buffer in self.buffers)
+        with torch.inference_mode(False):
+            self.buffers = tuple(buffer[indices.to(buffer.device)] for buffer in self.buffers)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat every sequence of a batch."""
-        self.buffers = tuple(buffer.repeat_interleave(repeats, dim=0) for buffer in self.buffers)
+        with torch.inference_mode(False):
+            self.buffers = tuple(
+                buffer.repeat_interleave(repeats, dim=0) for buffer in self.buffers
+            )
 
 
 @dataclass(frozen=True, slots=True)
