@@ -313,6 +313,13 @@ def convert(
         bool, typer.Option("--nest-head", help="Nest lm_head too; bitnest only.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the rotations; bitnest only.")] = 0,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Fit weights to the inputs that the model has on a text; dashq only.",
+        ),
+    ] = None,
     base_model: Annotated[
         str | None,
         typer.Option(metavar="OWNER/NAME", help="The model's Hub id, for the manifest."),
@@ -347,6 +354,7 @@ def convert(
                 online_hadamard=online_hadamard,
                 nest_head=nest_head,
                 seed=seed,
+                calibrate=calibrate,
                 base_model=base_model,
                 overwrite=overwrite,
                 progress=progress,

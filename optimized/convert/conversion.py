@@ -35,6 +35,7 @@ def convert(
     online_hadamard: bool = True,
     nest_head: bool = False,
     seed: int = 0,
+    calibrate: str | PathLike[str] | None = None,
     base_model: str | None = None,
     shard_bytes: int = SHARD_BYTES,
     overwrite: bool = False,
@@ -42,8 +43,9 @@ def convert(
 ) -> None:
     """Convert the model in `model_dir`, config.json with safetensors, to a checkpoint in `out`.
 
-    Weights are rounded to nearest. They are read and written in blocks: memory does not grow with
-    the model, for `bitnest` with its largest layer (twice that in float32).
+    Weights are rounded to nearest, unless `calibrate` is given. They are read and written in
+    blocks: memory does not grow with the model, for `bitnest` with its largest layer (twice that in
+    float32).
 
     to: `dashq` takes any causal language model, `bitnest` Llama and Qwen2.
     bits: of a dashq code, 1 to 8.
@@ -53,6 +55,8 @@ def convert(
     rotate: whether bitnest's weights are rotated by R1 and R2, from `seed`.
     online_hadamard: whether the input of down_proj goes through R4 at run time.
     nest_head: whether bitnest's lm_head is nested too.
+    calibrate: a text. dashq then runs the model on it, as a whole in memory, and fits each group so
+        that errors count by how large the inputs of their columns are.
     base_model: Hub id of the model, for the manifest.
     shard_bytes: most bytes of tensors in a file of dashq.
     overwrite: whether a checkpoint that is in `out` already is replaced, in one step at the end.
@@ -66,6 +70,8 @@ def convert(
         raise ValueError(f"bits: expected 1 … 8, found {bits}")
     if group_size is not None and group_size < 1:
         raise ValueError(f"group_size: expected at least 1, found {group_size}")
+    if calibrate is not None and to != "dashq":
+        raise ConversionError(f"calibrate: expected none for {to}, which rounds to nearest")
     if not Path(model_dir).is_dir():
         raise ConversionError(f"{model_dir}: expected the folder of a Hugging Face model")
     with torch.device("cpu"):  # whatever the user's default device
@@ -73,7 +79,8 @@ def convert(
         done = _Count(sum(stored.size for stored in source.tensors.values()), progress)
         if to == "dashq":
             group = group_size or DASHQ_GROUP
-            plan = plan_dashq(source, bits, group)
+            text = None if calibrate is None else Path(calibrate)
+            plan = plan_dashq(source, bits, group, text)
             with replacing(Path(out), source.folder, overwrite=overwrite) as folder:
                 write_dashq(
                     source,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nibblespec.optimized.convert.calibrate import input_energies
 from nibblespec.optimized.convert.copies import copied_documents
 from nibblespec.optimized.convert.encode_dashq import encode_groups
 from nibblespec.optimized.convert.errors import ConversionError
@@ -26,6 +27,7 @@ from nibblespec.optimized.portable.words import pack_words
 from nibblespec.spec.dashq_packed_linear.v1.dtypes import LINEAR_DTYPES
 from nibblespec.spec.dashq_packed_linear.v1.layout import module_tensors
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
+from torch import Tensor
 
 FORMAT = "dashq-packed-linear"
 MANIFEST = "dashq_config.json"
@@ -50,6 +52,10 @@ class Plan:
     linears: Mapping[str, Linear]
     modules: Mapping[str, Module]
     copied: Mapping[str, Stored]
+    energies: Mapping[str, Tensor]
+    """Mean squares of inputs, by module: those that are missing are rounded to nearest."""
+    n_samples: int
+    """Windows of text behind them."""
 
     def tensors(self) -> list[Planned]:
         """Return all tensors, a module's one after the other."""
@@ -62,8 +68,8 @@ class Plan:
         return [*packed, *(Planned(name, t.dtype, t.shape) for name, t in self.copied.items())]
 
 
-def plan_dashq(source: Source, bits: int, group_size: int) -> Plan:
-    """Find the linear layers and choose their groups. Raises ConversionError."""
+def plan_dashq(source: Source, bits: int, group_size: int, text: Path | None = None) -> Plan:
+    """Find the linear layers, choose their groups, run the text. Raises ConversionError."""
     tensors = _named_as_the_class_does(source)
     linears, copied = find_linears(tensors)
     if not linears:
@@ -81,7 +87,13 @@ def plan_dashq(source: Source, bits: int, group_size: int) -> Plan:
     modules = {
         name: _module(name, linear, bits, group_size) for name, linear in sorted(linears.items())
     }
-    return Plan(linears, modules, copied)
+    energies, windows = ({}, 0) if text is None else input_energies(source.folder, text)
+    if text is not None and not energies.keys() & modules.keys():
+        raise ConversionError(
+            f"{source.folder}: calibration expects modules such as {next(iter(modules))} in the "
+            "class that transformers loads, found none of them"
+        )
+    return Plan(linears, modules, copied, energies, windows)
 
 
 def write_dashq(
@@ -100,7 +112,8 @@ def write_dashq(
     metadata = {name: {"format": "pt"} for name in files}
     with tensor_files(folder, files, metadata) as out:
         for name, module in plan.modules.items():
-            _encode(out, name, plan.linears[name], module, advance)
+            energies = plan.energies.get(name)
+            _encode(out, name, plan.linears[name], module, energies, advance)
         for name, stored in plan.copied.items():
             _copy(out, name, stored, advance)
     if len(files) > 1:
@@ -128,11 +141,11 @@ def _manifest(plan: Plan, bits: int, group_size: int, base_model: str | None) ->
             # What no module has describes none (DQ1-PARAMS-UNUSED).
             "group_size": group_size if group_size in used else used.most_common(1)[0][0],
             "scale_zero_dtype": "float16",
-            "n_samples": 0,
+            "n_samples": plan.n_samples,
             "symmetric": False,
             "use_error_compensation": False,
             "use_optimal_shrinkage": False,
-            "use_weighted_quantization": False,
+            "use_weighted_quantization": bool(plan.energies),
         },
         "quantized_modules": {
             name: module.model_dump(exclude_none=True) for name, module in plan.modules.items()
@@ -222,7 +235,14 @@ def _module(name: str, linear: Linear, bits: int, group_size: int) -> Module:
     )
 
 
-def _encode(out: TensorFiles, name: str, linear: Linear, module: Module, advance: Advance) -> None:
+def _encode(
+    out: TensorFiles,
+    name: str,
+    linear: Linear,
+    module: Module,
+    energies: Tensor | None,
+    advance: Advance,
+) -> None:
     """Encode a weight block by block of rows; each begins with a new word and a new group."""
     per_word = codes_per_word(module.nbits)
     step = max(1, BLOCK // (linear.columns * per_word)) * per_word
@@ -231,7 +251,7 @@ def _encode(out: TensorFiles, name: str, linear: Linear, module: Module, advance
         last = min(first + step, linear.rows)
         weight = linear.read(first, last)
         try:
-            groups = encode_groups(weight, module.nbits, module.group_size)
+            groups = encode_groups(weight, module.nbits, module.group_size, energies)
         except ValueError as error:
             raise ConversionError(f"{name}, rows {first} to {last - 1}: {error}") from None
         words = pack_words(groups.codes.view(-1), module.nbits)

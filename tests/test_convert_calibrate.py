@@ -1,0 +1,110 @@
+"""The calibrated fit of dashq: it makes outputs better on the text, and changes nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from nibblespec.conformance.artifacts.validate import check_path
+from nibblespec.optimized.convert import ConversionError, convert
+from nibblespec.optimized.convert.calibrate import input_energies
+from nibblespec.optimized.convert.encode_dashq import Groups, encode_groups
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from tests.convert_models import random_model, save_model
+
+WORDS = "To be, or not to be, that is the question"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return with_tokenizer(save_model(tmp_path / "model", "llama", torch.float32, vocab_size=256))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(WORDS)
+    return path
+
+
+def with_tokenizer(folder: Path) -> Path:
+    """Add a tokenizer that takes each byte for a token."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    wrapper: Any = PreTrainedTokenizerFast
+    wrapper(tokenizer_object=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def values(groups: Groups, shape: torch.Size) -> Tensor:
+    scale, zero = groups.scale.double(), groups.zero.double()
+    return ((groups.codes.double() - zero) * scale).view(shape)
+
+
+@pytest.mark.parametrize("nbits", [2, 3, 4])
+def test_errors_weigh_less_in_all_than_when_rounded_to_nearest(nbits: int) -> None:
+    generator = torch.Generator().manual_seed(nbits)
+    weight = torch.randn(32, 64, generator=generator)
+    importance = torch.rand(64, generator=generator, dtype=torch.float64) ** 4 + 1e-3
+    plain = values(encode_groups(weight, nbits, 32), weight.shape) - weight
+    fitted = values(encode_groups(weight, nbits, 32, importance), weight.shape) - weight
+    before = (plain.square() * importance).view(32, 2, 32).sum(dim=2)
+    after = (fitted.square() * importance).view(32, 2, 32).sum(dim=2)
+    assert bool((after <= before).all())
+    assert float(after.sum()) < 0.9 * float(before.sum())
+
+
+def test_energies_are_the_mean_squares_of_a_layers_inputs(model: Path, text: Path) -> None:
+    found, windows = input_energies(model, text)
+    ids = torch.tensor([list(PreTrainedTokenizerFast.from_pretrained(model)(WORDS).input_ids)])
+    dense = random_model("llama", torch.float32, vocab_size=256)
+    with torch.no_grad():
+        hidden = dense.model.embed_tokens(ids)
+        inputs = dense.model.layers[0].input_layernorm(hidden)[0].double()
+    expected = inputs.square().mean(dim=0)
+    assert windows == 1
+    assert torch.allclose(found["model.layers.0.self_attn.q_proj"], expected, rtol=1e-4)
+    assert torch.equal(
+        found["model.layers.0.self_attn.q_proj"], found["model.layers.0.self_attn.v_proj"]
+    )
+
+
+def test_a_calibrated_checkpoint_is_valid_and_says_how_it_was_made(
+    model: Path, text: Path, tmp_path: Path
+) -> None:
+    convert(model, tmp_path / "out", to="dashq", bits=2, group_size=16, calibrate=text)
+    assert check_path(str(tmp_path / "out"), "tensors").findings == ()
+    params = json.loads((tmp_path / "out" / "dashq_config.json").read_bytes())["params"]
+    assert (params["use_weighted_quantization"], params["n_samples"]) == (True, 1)
+
+
+def test_experts_that_are_no_modules_are_rounded_to_nearest(text: Path, tmp_path: Path) -> None:
+    source = with_tokenizer(save_model(tmp_path / "moe", "qwen3_moe", vocab_size=256))
+    convert(source, tmp_path / "fitted", to="dashq", bits=2, calibrate=text)
+    convert(source, tmp_path / "plain", to="dashq", bits=2)
+    fitted, plain = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("fitted", "plain")
+    )
+    differ = {name for name in fitted if not torch.equal(fitted[name], plain[name])}
+    assert any("q_proj" in name for name in differ)
+    assert not any("experts" in name for name in differ)
+
+
+def test_a_text_that_says_nothing_is_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(ConversionError, match=r"empty\.txt: expected some thousand words"):
+        convert(model, tmp_path / "out", to="dashq", calibrate=tmp_path / "empty.txt")
+    with pytest.raises(ConversionError, match=r"gone\.txt: expected a text in UTF-8"):
+        convert(model, tmp_path / "out", to="dashq", calibrate=tmp_path / "gone.txt")
+
+
+def test_bitnest_takes_no_text(model: Path, text: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="calibrate: expected none for bitnest"):
+        convert(model, tmp_path / "out", to="bitnest", group_size=16, calibrate=text)
