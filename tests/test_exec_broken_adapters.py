@@ -28,6 +28,11 @@ AT_HELLO = {
         'no capability is named "bit_width"',
         "did you mean `bit_widths`?",
     ),
+    "claims-under-a-strange-key": (
+        "EXEC-CLAIMS",
+        'no capability is named "bits"',
+        "they are operations, bit_widths, group_sizes, dtypes,",
+    ),
     "claims-an-unknown-operation": (
         "EXEC-CLAIMS",
         "operations claims 'pack_nibbles'",
@@ -40,6 +45,7 @@ AT_HELLO = {
 AT_CALLS = {
     "answers-twice": ("EXEC-ONCE", "found another answer to call", "one answer for each call"),
     "swaps-ids": ("EXEC-ID", "expected the id 4, found 5", "copy `id` from the call"),
+    "gives-one-id-to-all": ("EXEC-ID", "expected the id 1, found 0", "copy `id` from the call"),
     "answers-without-id": ("EXEC-ID", "expected the id 4, found no `id`", "copy `id`"),
     "crashes": (
         "EXEC-ALIVE",
@@ -153,5 +159,10 @@ def test_text_and_code_name_the_same_requirements() -> None:
 
 
 def test_every_fault_of_the_adapter_has_a_test() -> None:
-    elsewhere = {"writes-text", "fails-now-and-then", "crashes-now-and-then"}
+    elsewhere = {
+        "writes-text",
+        "translates-line-ends",
+        "fails-now-and-then",
+        "crashes-now-and-then",
+    }
     assert set(FAULTS) <= AT_HELLO.keys() | AT_CALLS.keys() | SILENT.keys() | elsewhere

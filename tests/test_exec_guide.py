@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from nibblespec.conformance.exec.steps import ORDER, STEPS
 from nibblespec.schemas import load_schema
 from nibblespec.spec.exec_protocol import AXES, DTYPES, LINE_BYTES, SCALARS
 from nibblespec.spec.operations import OPERATIONS
@@ -42,6 +43,16 @@ def test_guide_has_a_step_for_every_operation() -> None:
     steps = [row for row in GUIDE.splitlines() if re.match(r"\| \d+ \|", row)]
     claimed = [name for row in steps for name in re.findall(r"`([a-z_]+)`", row.split("|")[2])]
     assert sorted(claimed) == sorted(OPERATIONS)
+    assert sorted(ORDER) == sorted(OPERATIONS)
+
+
+def test_guide_has_the_steps_in_the_order_in_which_exec_check_names_them() -> None:
+    rows = [row.split("|") for row in GUIDE.splitlines() if re.match(r"\| \d+ \|", row)]
+    shown = [
+        (tuple(re.findall(r"`([a-z_]+)`", row[2])), row[4].strip(" `").removeprefix("-k "))
+        for row in rows
+    ]
+    assert tuple(shown) == STEPS
 
 
 @pytest.mark.parametrize("select", re.findall(r"`-k (\w+)`", GUIDE))

@@ -59,7 +59,7 @@ class Adapter:
         try:
             self._process.begin(call.message(number), seconds or self._seconds)
             line = read_line(self._process.line(LINE_BYTES))
-            check_id(line, number)
+            check_id(line, number, self._process.more)
             said = error_of(line)
             if said is None:
                 found, size = check(line)

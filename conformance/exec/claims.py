@@ -51,8 +51,8 @@ def _capabilities(claimed: Line) -> Capabilities:
     for key in claimed:
         if key not in known:
             close = get_close_matches(key, known, n=1)
-            hint = f"; did you mean `{close[0]}`?" if close else ""
-            raise AdapterError("EXEC-CLAIMS", f"no capability is named {_shown(key)}{hint}")
+            hint = f"did you mean `{close[0]}`?" if close else f"they are {', '.join(known)}"
+            raise AdapterError("EXEC-CLAIMS", f"no capability is named {_shown(key)}; {hint}")
     if "operations" not in claimed:
         raise AdapterError("EXEC-CLAIMS", "`capabilities` lacks the key `operations`")
     values: dict[str, Any] = {  # of any type, until the complaints have looked at them

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,9 @@ def read_line(line: bytes) -> Line:
     document = json_strict.parse(line)
     if isinstance(document.value, dict) and not document.problems:
         return document.value
+    if not line.strip():
+        # Where a payload is printed as a line, its line end is left for the next answer.
+        raise AdapterError("EXEC-PAYLOAD", "expected a JSON object, found an empty line")
     start = visible(line.decode("utf-8", "replace"), 100)
     if line.lstrip().startswith(b"{"):
         wrong = document.problems[0].message if document.problems else "no object"
@@ -111,12 +114,16 @@ def read_line(line: bytes) -> Line:
     raise AdapterError("EXEC-STDOUT", f"expected a JSON object, found '{start}'")
 
 
-def check_id(line: Line, number: int) -> None:
-    """Raise AdapterError unless a line answers the call of this number."""
+def check_id(line: Line, number: int, more: Callable[[int], bool]) -> None:
+    """Raise AdapterError unless a line answers the call of this number.
+
+    `more` tells whether anything comes after a payload of so many bytes.
+    """
     found = whole(line.get("id"))
     if found == number:
         return
-    if found is not None and 0 <= found < number:
+    # After a second answer to an earlier call comes the answer to this one; otherwise this is it.
+    if found is not None and 0 <= found < number and more(whole(line.get("payload", 0)) or 0):
         what = f"expected the answer to call {number}, found another answer to call {found}"
         raise AdapterError("EXEC-ONCE", what)
     shown = _shown(line["id"]) if "id" in line else "no `id`"

@@ -21,6 +21,10 @@ KEPT_OF_ERRORS = 16_384
 SHOWN_LINES = 10
 END_SECONDS = 5.0
 """How long an adapter may take to end after its standard input has."""
+MORE_SECONDS = 1.0
+"""How long to wait for an answer after one that was not asked for."""
+MOST_SKIPPED = 1 << 24
+"""Bytes of such an answer."""
 _POLL_SECONDS = 0.25
 """How often to look whether a process that says nothing is still there."""
 
@@ -92,6 +96,13 @@ class Process:
             found = self._got[:size]
             del self._got[:size]
         return found
+
+    def more(self, size: int) -> bool:
+        """Tell whether, within a second, anything comes after the next `size` bytes."""
+        self._deadline = min(self._deadline, time.monotonic() + MORE_SECONDS)
+        while 0 <= size < MOST_SKIPPED and len(self._got) <= size and self._step():
+            pass
+        return 0 <= size < len(self._got)
 
     def unasked(self) -> bytes:
         """Return what has come beyond the answers that were read, of a process that has ended."""

@@ -46,8 +46,11 @@ def main(fault: str) -> None:
             continue
         size = line["payload"] - (fault == "reads-one-byte-less" and line["payload"] > 0)
         payload = sys.stdin.buffer.read(size)
+        if fault == "reads-characters":
+            sys.stdin.buffer.read(size - len(payload.decode("utf-8", "ignore")))
         found, bytes_ = answer(line, payload, fault)
-        FAULTS.get(fault, send)({"id": line["id"], **found}, bytes_)
+        well = line["call"] == "echo" and fault.startswith("says-")
+        (send if well else FAULTS.get(fault, send))({"id": line["id"], **found}, bytes_)
     if fault == "answers-twice-at-the-end":
         send({"id": line["id"], **found}, bytes_)
     if fault == "does-not-end":
@@ -104,6 +107,8 @@ def hello(fault: str) -> Line:
         del said["name"]
     if fault == "claims-under-a-wrong-key":
         claims["bit_width"] = claims.pop("bit_widths")
+    if fault == "claims-under-a-strange-key":
+        claims["bits"] = claims.pop("bit_widths")
     if fault == "claims-an-unknown-operation":
         claims["operations"].append("pack_nibbles")
     if fault == "claims-another-type":
@@ -226,6 +231,7 @@ FAULTS: dict[str, Callable[[Line, bytes], None]] = {
     "swaps-ids": from_some_call_on(
         lambda line, payload: send(line | {"id": line["id"] ^ 1}, payload)
     ),
+    "gives-one-id-to-all": lambda line, payload: send(line | {"id": 0}, payload),
     "answers-without-id": from_some_call_on(
         lambda line, payload: send({key: line[key] for key in line if key != "id"}, payload)
     ),
@@ -240,6 +246,9 @@ FAULTS: dict[str, Callable[[Line, bytes], None]] = {
     "writes-garbage": from_some_call_on(lambda *_: write(bytes(range(256)))),
     "writes-deep-json": from_some_call_on(lambda *_: write(b'{"id":' + b"[" * 60_000 + b"\n")),
     "writes-text": text_mode,
+    "translates-line-ends": lambda line, payload: write(
+        (json.dumps(line).encode() + b"\n" + payload).replace(b"\n", b"\r\n")
+    ),
     "logs-before-answers": from_some_call_on(log_first),
     "logs-after-answers": from_some_call_on(log_after),
     "logs-at-the-start": log_first,
