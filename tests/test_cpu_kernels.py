@@ -3,6 +3,8 @@
 import ctypes
 import json
 import logging
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,6 +57,19 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_exact_results_are_those_of_plain_pytorch(call: Call, kernels: Operations) -> None:
     expected = getattr(portable.OPERATIONS, call.operation)(*call.arguments)
     assert same_bits(getattr(kernels, call.operation)(*call.arguments), expected)
+
+
+@pytest.mark.parametrize("operation", ["dashq_reconstruct", "nested_reconstruct"])
+def test_memory_to_write_to_has_to_fit(operation: str, kernels: Operations) -> None:
+    call = next(call for call in EXACT if call.operation == operation)
+    expected = getattr(kernels, operation)(*call.arguments)
+    out = torch.empty_like(expected)
+    assert getattr(kernels, operation)(*call.arguments, out=out) is out
+    assert same_bits(out, expected)
+    rows, columns = expected.shape
+    for wrong in (out[:-1], out.double(), out.to("meta"), out.new_empty(rows, 2 * columns)[:, ::2]):
+        with pytest.raises((TypeError, ValueError), match="out: expected"):
+            getattr(kernels, operation)(*call.arguments, out=wrong)
 
 
 @pytest.mark.parametrize("call", BOUNDED, ids=str)
@@ -264,6 +279,56 @@ def test_processes_may_compile_at_the_same_time(tmp_path: Path) -> None:
     ]
     assert [process.communicate()[0].strip() for process in running] == [b"made"] * 3
     assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+@pytest.mark.parametrize("kept", [0, 4])
+def test_a_cached_library_that_is_cut_off_is_compiled_anew(
+    kept: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_compiler(monkeypatch, tmp_path, 'for out; do :; done; echo made > "$out"')
+    path = build.built_library(cache=tmp_path / "cache")
+    os.truncate(path, kept)
+    assert build.built_library(cache=tmp_path / "cache").read_text() == "made\n"
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_compiler_that_makes_nothing_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_compiler(monkeypatch, tmp_path, "exit 0")
+    with pytest.raises(build.BuildError, match="cannot compile the CPU kernels: exit status 0"):
+        build.built_library(cache=tmp_path / "cache")
+
+
+def test_a_compiler_may_speak_in_another_encoding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_compiler(monkeypatch, tmp_path, r"printf 'no disk\377\n' >&2; exit 1")
+    with pytest.raises(build.BuildError, match="cannot compile the CPU kernels: no disk"):
+        build.built_library(cache=tmp_path / "cache")
+
+
+def test_a_library_without_our_functions_is_an_error_of_loading(tmp_path: Path) -> None:
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    (tmp_path / "other.cpp").write_text("int other;")
+    command = [compiler, "-shared", "-fPIC", str(tmp_path / "other.cpp")]
+    subprocess.run([*command, "-o", str(tmp_path / "other.so")], check=True)
+    with pytest.raises(OSError, match="has no function nibblespec_dashq_reconstruct"):
+        Library(tmp_path / "other.so")
+
+
+def test_a_user_without_a_home_gets_an_error_that_helps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def expanduser(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", expanduser)
+    with pytest.raises(build.BuildError, match="set XDG_CACHE_HOME to a folder of your own"):
+        build.cache_folder()
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -41,31 +41,47 @@ class BuildError(Exception):
 def built_library(natives: Sequence[tuple[str, ...]] = NATIVE, cache: Path | None = None) -> Path:
     """Return the compiled library, from the cache or compiled now.
 
-    The file's name is a hash of all that the code depends on. It is written under another name and
+    The file's name has a hash of all that the code depends on, and one of its content: a library
+    that is cut off would end the process that loads it. It is written under another name and
     renamed, so that processes may do this at the same time. Raises BuildError.
     """
     folder = cache_folder() if cache is None else cache
-    target = folder / f"{_fingerprint(natives)}.so"
-    if not target.is_file():
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as scratch:
-                product = Path(scratch) / "library.so"
-                _compile(product, natives)
-                product.replace(target)
-        except OSError as error:
-            raise BuildError(
-                f"cannot write to the cache {folder} ({error}); set XDG_CACHE_HOME to a folder "
-                f"that can be written to"
-            ) from error
+    fingerprint = _fingerprint(natives)
+    try:
+        for cached in folder.glob(f"{fingerprint}-*.so"):
+            _expect_ours(cached)
+            if cached.name == _name(fingerprint, cached):
+                return cached
+            cached.unlink(missing_ok=True)  # half of one
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as scratch:
+            product = Path(scratch) / "library.so"
+            _compile(product, natives)
+            target = folder / _name(fingerprint, product)
+            product.replace(target)
+    except OSError as error:
+        raise BuildError(
+            f"cannot write to the cache {folder} ({error}); set XDG_CACHE_HOME to a folder "
+            f"that can be written to"
+        ) from error
     _expect_ours(target)
     return target
 
 
+def _name(fingerprint: str, library: Path) -> str:
+    return f"{fingerprint}-{hashlib.sha256(library.read_bytes()).hexdigest()[:32]}.so"
+
+
 def cache_folder() -> Path:
-    """Return the folder of compiled kernels: $XDG_CACHE_HOME/nibblespec, ~/.cache by default."""
+    """Return the folder of compiled kernels: $XDG_CACHE_HOME/nibblespec, ~/.cache by default.
+
+    Raises BuildError for a user without a home, as containers have them.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()
+    try:
+        root = Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()
+    except RuntimeError as error:
+        raise BuildError(f"{error}; set XDG_CACHE_HOME to a folder of your own") from error
     return root / "nibblespec" / "cpu-kernels"
 
 
@@ -88,11 +104,16 @@ def _compile(product: Path, natives: Sequence[tuple[str, ...]]) -> None:
         command = [program, *FLAGS, *native, str(SOURCES / "library.cpp"), "-o", str(product)]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_SECONDS,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BuildError(f"{program} failed: {error}") from error
-        if done.returncode == 0:
+        if done.returncode == 0 and product.is_file():
             return
         said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
     raise BuildError(f"{program} cannot compile the CPU kernels: {said}")

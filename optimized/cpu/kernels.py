@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from nibblespec.optimized import portable
+from nibblespec.optimized.checks import check_tensor
 from nibblespec.optimized.cpu.library import Library
 from nibblespec.optimized.layout import DashqLayout
 from nibblespec.optimized.operations import Operations
@@ -52,8 +53,11 @@ def dashq_reconstruct(
     dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """See `Operations.dashq_reconstruct`. A contiguous `out`, dtype [N, K], is written to."""
-    out = words.new_empty(layout.rows, layout.columns, dtype=dtype) if out is None else out
+    """See `Operations.dashq_reconstruct`. A contiguous `out`, dtype [N, K], is written to.
+
+    Raises TypeError or ValueError for another `out`.
+    """
+    out = _output(out, words, (layout.rows, layout.columns), dtype)
     scale, zero = known(scale), known(zero)
     kernels.call(
         "dashq_reconstruct",
@@ -110,7 +114,7 @@ def nested_reconstruct(
 ) -> Tensor:
     """See `Operations.nested_reconstruct`; `out` as in `dashq_reconstruct`."""
     del plane
-    out = hi.new_empty(hi.shape[0], 2 * hi.shape[1], dtype=dtype) if out is None else out
+    out = _output(out, hi, (hi.shape[0], 2 * hi.shape[1]), dtype)
     reconstruct_planes(kernels, hi, lo, scale, scale.shape[1], out)
     return out
 
@@ -288,6 +292,14 @@ def reconstruct_planes(
         DTYPES[out.dtype],
         out.data_ptr(),
     )
+
+
+def _output(out: Tensor | None, like: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
+    """Return a new tensor, or the one that is given, if it fits."""
+    if out is None:
+        return like.new_empty(shape, dtype=dtype)
+    check_tensor(out, "out", dtype, shape, like.device, contiguous=True)
+    return out
 
 
 def known(parameter: Tensor) -> Tensor:

@@ -57,7 +57,9 @@ class Library:
         handle = ctypes.CDLL(str(path))
         self._functions = {}
         for name, types in SIGNATURES.items():
-            function = handle[f"nibblespec_{name}"]
+            function = getattr(handle, f"nibblespec_{name}", None)
+            if function is None:
+                raise OSError(f"{path}: has no function nibblespec_{name}; remove it")
             function.argtypes = types
             function.restype = ctypes.c_int32
             self._functions[name] = function
