@@ -6,6 +6,7 @@ other test of the same run it does nothing. What a test may call, it gets from s
 
 from collections.abc import Generator
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from nibblespec.conformance.suite.session import (
     Collector,
     close_backend,
     function_name,
+    keyword,
     location,
     reproduce,
     requirement_ids,
@@ -30,6 +32,7 @@ from nibblespec.conformance.suite.session import (
     unmatched_xfails,
 )
 from nibblespec.conformance.suite.xfails import Xfail, find_xfail
+from nibblespec.conformance.terminal import visible
 from nibblespec.spec.requirements import requirements
 
 SUITE = Path(__file__).parent / "suite"
@@ -113,6 +116,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ids = requirement_ids(item)
         if not ids:
             raise pytest.UsageError(f"{item.nodeid}: states no requirement")
+        item.extra_keyword_matches.add(keyword(item))
         for unknown in [name for name in ids if name not in known]:
             raise pytest.UsageError(f"{item.nodeid}: no requirement {unknown} in the text")
     state = session_state(config)
@@ -190,10 +194,13 @@ def pytest_report_teststatus(
 
 
 def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """List broken SHOULDs and the expected failures that did not happen."""
+    """List broken SHOULDs and expected failures that did not happen; say where -k fits nothing."""
     results = config.stash[COLLECTOR].results
+    select = config.getoption("keyword")
+    if select and STATE in config.stash and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        terminalreporter.write_line(_no_match(select))
     if results and config.getoption("dist", "no") != "no":
         # Workers of pytest-xdist have collected the tests, and have not said of what.
         terminalreporter.write_line(_under_test(config))
@@ -241,6 +248,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End what the run has started."""
     close_backend(config)
+
+
+def _no_match(select: str) -> str:
+    """Say that -k selects nothing, and what comes close."""
+    files = [path.stem.removeprefix("test_") for path in sorted(SUITE.glob("test_*.py"))]
+    close = get_close_matches(select[:100], files, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"try one of {', '.join(files)}"
+    return f"no test matches -k {visible(select, 100)!r}, so nothing was tested; {hint}"
 
 
 def _is_ours(item: pytest.Item) -> bool:

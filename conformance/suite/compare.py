@@ -31,7 +31,7 @@ def expect_equal(what: str, found: Array, expected: Array) -> None:
         raise Violation(
             f"{what}: differs from the specification's value\n"
             + _first_difference(differs, expected, found, "expected", "found")
-            + f"\n{_count(differs)}; largest difference {_largest_difference(found, expected)}"
+            + f"\n{_count(differs)}{_extent(differs, found, expected)}"
         )
 
 
@@ -46,7 +46,7 @@ def expect_same(what: str, found: Array, other: Array, how: str) -> None:
         raise Violation(
             f"{what}: the same element has two values\n"
             + _first_difference(differs, other, found, how, "here")
-            + f"\n{_count(differs)}; largest difference {_largest_difference(found, other)}"
+            + f"\n{_count(differs)}{_extent(differs, found, other)}"
         )
 
 
@@ -115,10 +115,14 @@ def _count(mask: Array) -> str:
     return f"{int(mask.sum())} of {mask.size} elements"
 
 
-def _largest_difference(found: Array, expected: Array) -> str:
+def _extent(differs: Array, found: Array, expected: Array) -> str:
+    """Say how far elements are apart, where that is a number; else what the bits show is all."""
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    if np.isnan(difference).any():
-        return "not a number"
+    difference[~differs] = 0  # inf - inf, where both are right
+    if not np.isfinite(difference).all():
+        return ""
     where = _unravel(int(np.argmax(difference)), found.shape)
-    return f"{difference[where]:.6g} at {list(where)}"
+    if difference[where] == 0:
+        return "; the sign of zero is the only difference"
+    return f"; largest difference {difference[where]:.6g} at {list(where)}"

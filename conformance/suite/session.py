@@ -4,6 +4,7 @@ It is kept in the stash of pytest's config and made when the first test of the s
 so that a run without such tests needs no backend.
 """
 
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -123,7 +124,7 @@ def reproduce(item: pytest.Item) -> str:
     config = item.config
     backend = shlex.quote(location(config))
     return (
-        f"{preset(config).command} --backend {backend} -k {function_name(item)} "
+        f"{preset(config).command} --backend {backend} -k {shlex.quote(keyword(item))} "
         f"--hypothesis-seed {seed(config)} --max-examples {config.getoption('--max-examples')}"
     )
 
@@ -158,6 +159,11 @@ def requirement_ids(item: pytest.Item) -> tuple[str, ...]:
 def function_name(item: pytest.Item) -> str:
     """Return the test's name without parameters."""
     return item.name.partition("[")[0]
+
+
+def keyword(item: pytest.Item) -> str:
+    """Return what selects this test with -k, its parameters too: -k has no commas, = or blanks."""
+    return re.sub(r"[^\w.\[\]-]+", "-", item.name)
 
 
 def results_of(report: pytest.TestReport) -> list[TestResult]:
