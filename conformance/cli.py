@@ -361,6 +361,8 @@ def convert(
             )
     except ConversionError as error:
         _fail(str(error))
+    except ModuleNotFoundError as error:
+        _fail(f"convert --calibrate needs {error.name}: pip install 'nibblespec[models]'")
     except OSError as error:
         _fail(f"{error.filename or out}: {error.strerror or error}")
     _print(f"{out}: {to.value}, written\n")

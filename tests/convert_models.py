@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
     MixtralConfig,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen3_5TextConfig,
     Qwen3MoeConfig,
@@ -76,4 +78,15 @@ def save_model(
 ) -> Path:
     """Save such a model as a Hugging Face folder and return it."""
     random_model(name, dtype, **other).save_pretrained(folder)
+    return folder
+
+
+def with_tokenizer(folder: Path) -> Path:
+    """Add a tokenizer that takes each byte for a token."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    wrapper: Any = PreTrainedTokenizerFast
+    wrapper(tokenizer_object=tokenizer).save_pretrained(folder)
     return folder

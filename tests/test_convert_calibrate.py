@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,11 +10,10 @@ from nibblespec.optimized.convert import ConversionError, convert
 from nibblespec.optimized.convert.calibrate import input_energies
 from nibblespec.optimized.convert.encode_dashq import Groups, encode_groups
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from tests.convert_models import random_model, save_model
+from tests.convert_models import random_model, save_model, with_tokenizer
 
 WORDS = "To be, or not to be, that is the question"
 
@@ -30,17 +28,6 @@ def text(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
     path.write_text(WORDS)
     return path
-
-
-def with_tokenizer(folder: Path) -> Path:
-    """Add a tokenizer that takes each byte for a token."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    wrapper: Any = PreTrainedTokenizerFast
-    wrapper(tokenizer_object=tokenizer).save_pretrained(folder)
-    return folder
 
 
 def values(groups: Groups, shape: torch.Size) -> Tensor:

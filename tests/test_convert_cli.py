@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.convert_models import save_model
+from tests.convert_models import save_model, with_tokenizer
 from tests.measure_convert import write_model
 
 
@@ -38,6 +38,14 @@ def test_a_model_becomes_a_checkpoint_that_is_valid(
     assert done.stdout == f"{tmp_path / 'out'}: {options[1]}, written\n"
     checked = run("validate", "--strict", "--level", "tensors", tmp_path / "out")
     assert checked.returncode == 0, checked.stdout
+
+
+def test_a_text_calibrates(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("The same thing we do every night")
+    source = with_tokenizer(save_model(tmp_path / "model", "llama", vocab_size=256))
+    options = ("--to", "dashq", "--bits", 2, "--calibrate", tmp_path / "text.txt")
+    done = run("convert", source, tmp_path / "out", *options)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_error_is_one_line_and_the_status_2(model: Path, tmp_path: Path) -> None:

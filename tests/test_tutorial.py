@@ -3,13 +3,10 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from nibblespec.conformance import validate
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-from tests.convert_models import save_model
+from tests.convert_models import save_model, with_tokenizer
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "tutorial.py"
 
@@ -19,12 +16,7 @@ def test_the_script_makes_a_valid_package_and_text(tmp_path: Path) -> None:
         tmp_path / "model", "llama", vocab_size=256, intermediate_size=192, head_dim=64,
         max_position_embeddings=128,
     )  # fmt: skip
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    wrapper: Any = PreTrainedTokenizerFast
-    wrapper(tokenizer_object=tokenizer).save_pretrained(tmp_path / "model")
+    with_tokenizer(tmp_path / "model")
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "model", "package", "Alice was"],
         cwd=tmp_path,

@@ -25,6 +25,7 @@ def input_energies(model_dir: Path, text: Path) -> tuple[Mapping[str, Tensor], i
     cannot be read or is shorter than two tokens.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415  (only here)
+    from transformers.utils import logging  # noqa: PLC0415
 
     try:
         words = text.read_text(encoding="utf-8")
@@ -36,7 +37,13 @@ def input_energies(model_dir: Path, text: Path) -> tuple[Mapping[str, Tensor], i
     if tokens < 2:
         raise ConversionError(f"{text}: expected some thousand words, found {tokens} tokens")
     sums: dict[str, Tensor] = {}
-    model: Any = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             sums[name] = torch.zeros(module.in_features, dtype=torch.float64)
