@@ -87,6 +87,33 @@ def test_a_weight_that_is_not_finite(target: Target, tmp_path: Path) -> None:
     refuse(source, target, r"layers\.1\.self_attn\.q_proj, rows 0 to 63: expected finite weights")
 
 
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+@pytest.mark.parametrize(
+    "name", ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"]
+)
+def test_a_tensor_that_is_kept_and_not_finite(name: str, target: Target, tmp_path: Path) -> None:
+    source = model(
+        tmp_path / "model", edit=lambda tensors: tensors[name].view(-1)[3].fill_(torch.inf)
+    )
+    refuse(source, target, rf"{name}: expected finite elements, found an infinity or a NaN")
+
+
+def test_a_weight_without_rows(tmp_path: Path) -> None:
+    source = model(
+        tmp_path / "model", edit=lambda tensors: tensors.update({Q: tensors[Q][:0].clone()})
+    )
+    refuse(source, "dashq", r"layers\.1\.self_attn\.q_proj: expected a weight with rows")
+
+
+def test_a_tensor_that_is_in_two_files(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    tensors = load_file(source / "model.safetensors")
+    save_file({Q: tensors[Q]}, source / "other.safetensors")
+    weight_map = {**dict.fromkeys(tensors, "model.safetensors"), Q: "other.safetensors"}
+    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    refuse(source, "dashq", rf"{Q}: is in model\.safetensors too; expected it once")
+
+
 def test_a_tensor_that_is_missing(tmp_path: Path) -> None:
     source = model(tmp_path / "model", edit=lambda tensors: tensors.pop(Q))
     refuse(source, "bitnest", r"expected the tensor model\.layers\.1\.self_attn\.q_proj\.weight")
@@ -201,9 +228,13 @@ def test_an_index_that_does_not_fit(index: object, message: str, tmp_path: Path)
     [
         ({"to": "gptq"}, "to: expected dashq or bitnest, found 'gptq'"),
         ({"to": "dashq", "bits": 9}, "bits: expected 1 … 8, found 9"),
+        ({"to": "dashq", "bits": 4.0}, "bits: expected an integer, found 4.0"),
         ({"to": "dashq", "group_size": 0}, "group_size: expected at least 1, found 0"),
+        ({"to": "dashq", "group_size": "32"}, "group_size: expected an integer, found '32'"),
+        ({"to": "bitnest", "seed": -1}, "seed: expected at least 0, found -1"),
+        ({"to": "dashq", "shard_bytes": 0}, "shard_bytes: expected at least 1, found 0"),
     ],
 )
 def test_arguments_out_of_range(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         convert(tmp_path, tmp_path / "out", **options)

@@ -20,7 +20,7 @@ from nibblespec.optimized.convert.files import (
 )
 from nibblespec.optimized.convert.fold import blocks, folded_bias, folded_rows, vector
 from nibblespec.optimized.convert.rotations import Rotations
-from nibblespec.optimized.convert.source import Source
+from nibblespec.optimized.convert.source import Source, require_finite
 from nibblespec.optimized.portable.planes import pack_planes
 from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix
 from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES
@@ -96,13 +96,18 @@ def write_bitnest(
 def _write_tables(out: TensorFiles, plan: Plan, advance: Advance) -> None:
     model, rotate = plan.architecture, plan.rotations.residual
     for first, rows in blocks(model.embedding):
-        out.write("embed_tokens", first * model.hidden, rotate(rows).to(torch.bfloat16))
+        turned = rotate(rows).to(torch.bfloat16)
+        require_finite(model.embedding, turned)
+        out.write("embed_tokens", first * model.hidden, turned)
     advance(model.embedding.size)
     out.write("final_norm", 0, torch.ones(model.hidden, dtype=torch.bfloat16))
     if not plan.nest_head:
         norm = vector(model.final_norm)
+        require_finite(model.final_norm, norm)
         for first, rows in blocks(model.head):
-            out.write("lm_head", first * model.hidden, rotate(rows * norm).to(torch.bfloat16))
+            turned = rotate(rows * norm).to(torch.bfloat16)
+            require_finite(model.head, turned)
+            out.write("lm_head", first * model.hidden, turned)
         advance(model.head.size)
     order = plan.rotations.order
     if order is not None and order > 1:

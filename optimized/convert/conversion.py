@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from nibblespec.optimized.checks import check_integer
 from nibblespec.optimized.convert.architecture import Layer, read_architecture
 from nibblespec.optimized.convert.bitnest import Plan as BitnestPlan
 from nibblespec.optimized.convert.bitnest import write_bitnest
@@ -62,14 +63,16 @@ def convert(
     overwrite: whether a checkpoint that is in `out` already is replaced, in one step at the end.
 
     Raises ConversionError for a model that cannot be converted or an `out` that cannot be written,
-    ValueError for an argument out of range, OSError where a disk fails.
+    ValueError for an argument out of range, TypeError for one of another type, OSError where a disk
+    fails.
     """
     if to not in ("dashq", "bitnest"):
         raise ValueError(f"to: expected dashq or bitnest, found {to!r}")
-    if not 1 <= bits <= 8:
-        raise ValueError(f"bits: expected 1 … 8, found {bits}")
-    if group_size is not None and group_size < 1:
-        raise ValueError(f"group_size: expected at least 1, found {group_size}")
+    check_integer(bits, "bits", 1, 8)
+    if group_size is not None:
+        check_integer(group_size, "group_size", 1)
+    check_integer(seed, "seed", 0)
+    check_integer(shard_bytes, "shard_bytes", 1)
     if calibrate is not None and to != "dashq":
         raise ConversionError(f"calibrate: expected none for {to}, which rounds to nearest")
     if not Path(model_dir).is_dir():

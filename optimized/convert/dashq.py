@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from nibblespec.optimized.convert.calibrate import input_energies
 from nibblespec.optimized.convert.copies import copied_documents
 from nibblespec.optimized.convert.encode_dashq import encode_groups
@@ -21,7 +22,14 @@ from nibblespec.optimized.convert.files import (
     write_json,
 )
 from nibblespec.optimized.convert.linears import Linear, find_linears
-from nibblespec.optimized.convert.source import FLOATS, INDEX, Source, Stored, read_bytes
+from nibblespec.optimized.convert.source import (
+    FLOATS,
+    INDEX,
+    Source,
+    Stored,
+    read_bytes,
+    require_finite,
+)
 from nibblespec.optimized.layout import codes_per_word, word_count
 from nibblespec.optimized.portable.words import pack_words
 from nibblespec.spec.dashq_packed_linear.v1.dtypes import LINEAR_DTYPES
@@ -221,6 +229,8 @@ def _module(name: str, linear: Linear, bits: int, group_size: int) -> Module:
             f"{group_size}, and no half of it down to {SMALLEST_GROUP} does either; "
             f"choose among {', '.join(fitting)}"
         )
+    if not linear.rows:
+        raise ConversionError(f"{name}: expected a weight with rows, found none")
     dtype = next(key for key, header in LINEAR_DTYPES.items() if header == linear.dtype)
     return Module(
         nbits=bits,
@@ -264,5 +274,7 @@ def _encode(
 def _copy(out: TensorFiles, name: str, stored: Stored, advance: Advance) -> None:
     for begin in range(0, stored.size, COPIED):
         data = read_bytes(stored, begin, min(COPIED, stored.size - begin))
+        if stored.dtype in FLOATS:
+            require_finite(stored, torch.frombuffer(data, dtype=FLOATS[stored.dtype]))
         out.write_bytes(name, begin, data)
         advance(len(data))

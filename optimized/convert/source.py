@@ -75,6 +75,9 @@ def open_source(folder: Path) -> Source:
         missing = sorted((names or set()) - header.keys())
         if missing:
             raise ConversionError(f"{file}: the index names {missing[0]}, which the file lacks")
+        if twice := sorted(header.keys() & tensors.keys()):
+            other = tensors[twice[0]].file.name
+            raise ConversionError(f"{file}: {twice[0]}: is in {other} too; expected it once")
         tensors |= header
     if not tensors:
         raise ConversionError(f"{folder}: expected tensors, found none")
@@ -202,6 +205,12 @@ def require(source: Source, name: str, shape: tuple[int, ...]) -> Stored:
         )
     require_float(stored)
     return stored
+
+
+def require_finite(stored: Stored, values: Tensor) -> None:
+    """Raise ConversionError unless all these elements of a tensor are finite."""
+    if not bool(values.isfinite().all()):
+        raise ConversionError(f"{stored}: expected finite elements, found an infinity or a NaN")
 
 
 def require_float(stored: Stored) -> None:
