@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from nibblespec.conformance.suite.activation_data import KINDS, make_activations
+from nibblespec.conformance.suite.floor_ties import floor_ties
 from nibblespec.conformance.suite.signatures import DTYPES
 from nibblespec.spec.operations import Array, FloatDtype
 
@@ -43,6 +44,8 @@ def make_a8(
         largest = 127e-8 * np.array([0, 0.01, 0.9, 1.0, 1.1, 3])
         turn = np.arange(shape[0] * shape[1]).reshape(*shape[:2], 1) % largest.size
         x = generator.uniform(-1, 1, shape) * largest[turn]
+        below = np.resize(np.outer(floor_ties(127), (1, -1)), span)
+        x = np.where(largest[turn] == largest[2], below, x)
     else:
         exponent = np.arange(shape[0] * shape[1]).reshape(*shape[:2], 1) * 5 % 23 - 11
         x = generator.standard_normal(shape) * 2.0**exponent

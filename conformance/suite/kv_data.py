@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from nibblespec.conformance.suite.floor_ties import floor_ties
 from nibblespec.conformance.suite.nested_data import allowed_residual, edge_nibbles, to_plane
 from nibblespec.conformance.suite.signatures import DTYPES
 from nibblespec.spec.operations import Array, Bytes, Float32, FloatDtype
@@ -100,10 +101,12 @@ def _far_from_zero(generator: Generator, shape: Shape, _dtype: FloatDtype) -> Ar
 
 
 def _floor(generator: Generator, shape: Shape, _dtype: FloatDtype) -> Array:
-    """Return vectors on both sides of the smallest scale, and zeros."""
+    """Return vectors on both sides of the smallest scale, ties of the smallest, and zeros."""
     largest = 7e-8 * np.array([0, 0.01, 0.9, 1, 1.1, 3])
     turn = np.arange(int(np.prod(shape[:-1]))).reshape(*shape[:-1], 1) % largest.size
-    return generator.uniform(-1, 1, shape) * largest[turn]
+    x = generator.uniform(-1, 1, shape) * largest[turn]
+    below = np.resize(np.outer(floor_ties(7), (1, -1, 1 / 16, -1 / 16)), shape[-1])
+    return np.where(largest[turn] == largest[2], below, x)
 
 
 def _ties(generator: Generator, shape: Shape, dtype: FloatDtype) -> Array:
