@@ -64,9 +64,9 @@ def kv(rounded: bool) -> Any:  # noqa: ANN401
 def test_division_by_the_float64_number_is_noticed_whatever_is_drawn(
     claims: dict[str, Any],
     operation: str,
-    make: Any,
+    make: Any,  # noqa: ANN401
     file: str,
-    rounded: bool,  # noqa: ANN401
+    rounded: bool,
 ) -> None:
     wrong = Changed({operation: make(rounded)}, claims)
     outcome = run(wrong, files=[file], max_examples=1, shrink=False)
