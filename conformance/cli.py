@@ -166,13 +166,18 @@ def validate(
 @app.command()
 def explain(
     requirement: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Id of a requirement; none lists all.")
+        str | None,
+        typer.Argument(
+            metavar="[ID]",
+            help="Id of a requirement, or name of an operation; none lists all requirements.",
+        ),
     ] = None,
 ) -> None:
-    """Explain a requirement by its id, such as DQ1-FORMAT."""
+    """Explain a requirement by its id, such as DQ1-FORMAT, or an operation by its name."""
     from nibblespec.conformance.explain import (
         UnknownRequirementError,
         find_requirement,
+        operation_text,
         requirement_text,
         requirements_text,
     )
@@ -180,6 +185,9 @@ def explain(
     width, colour = _terminal()
     if requirement is None:
         _print(requirements_text(width=width, colour=colour))
+        return
+    if operation := operation_text(requirement):
+        _print(operation)
         return
     try:
         found = find_requirement(requirement)

@@ -1,10 +1,12 @@
-"""What a requirement says, for `nibblespec explain`."""
+"""What a requirement or an operation says, for `nibblespec explain`."""
 
+import inspect
 from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import groupby
 
 from nibblespec.conformance.terminal import render, visible
+from nibblespec.spec import operations
 from nibblespec.spec.requirements import Requirement, requirements
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -25,7 +27,7 @@ _CHECKER = {
 
 
 class UnknownRequirementError(ValueError):
-    """There is no such requirement; the message is one line that names what comes close."""
+    """There is no such requirement or operation; the message names what comes close."""
 
 
 def find_requirement(requirement_id: str) -> Requirement:
@@ -34,14 +36,27 @@ def find_requirement(requirement_id: str) -> Requirement:
     wanted = requirement_id.upper()
     if wanted in known:
         return known[wanted]
-    close = get_close_matches(wanted[:100], known, n=3, cutoff=0.5)
+    # Operations are called by names in lower case: what comes close to one is no id.
+    close = get_close_matches(requirement_id.lower()[:100], operations.OPERATIONS, n=3, cutoff=0.7)
+    close = close or get_close_matches(wanted[:100], known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "`nibblespec explain` lists all"
-    raise UnknownRequirementError(f"no requirement {visible(requirement_id)}; {hint}")
+    raise UnknownRequirementError(f"no requirement or operation {visible(requirement_id)}; {hint}")
 
 
 def requirement_text(requirement: Requirement, *, width: int, colour: bool) -> str:
     """Lay out one requirement: id, level, text, who checks it, and where it stands."""
     return render(*_explained(requirement), width=min(width, 100), colour=colour)
+
+
+def operation_text(name: str) -> str | None:
+    """Return the call of an operation and what it computes; None where there is none so named."""
+    name = name.lower()
+    if name not in operations.OPERATIONS:
+        return None
+    protocol = getattr(operations, name.title().replace("_", ""))
+    parameters = [one for one in inspect.signature(protocol.__call__).parameters if one != "self"]
+    said = inspect.getdoc(protocol.__call__) or ""
+    return f"{name}({', '.join(parameters)})\n\n{said}\n"
 
 
 def requirements_text(*, width: int, colour: bool) -> str:

@@ -15,6 +15,9 @@ import pytest
 from nibblespec.conformance import Finding, InputError, validate
 from nibblespec.conformance.cli import app
 from nibblespec.schemas import load_schema, schema_text
+from nibblespec.spec import operations
+from nibblespec.spec.exec_protocol import ARGUMENTS
+from nibblespec.spec.operations import OPERATIONS
 from nibblespec.spec.requirements import requirements
 from typer.testing import CliRunner, Result
 
@@ -235,6 +238,20 @@ def test_explain_suggests_what_comes_close() -> None:
     result = run("explain", "JSON-SINTAX")
     assert result.exit_code == 2
     assert "did you mean JSON-SYNTAX" in result.stderr
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_explain_prints_the_call_and_the_text_of_an_operation(name: str) -> None:
+    shown = run("explain", name).stdout
+    said = getattr(operations, name.title().replace("_", "")).__call__.__doc__
+    assert shown.startswith(f"{name}({', '.join(ARGUMENTS[name])})\n")
+    assert " ".join(said.split()) in " ".join(shown.split())
+
+
+def test_explain_suggests_operations_too() -> None:
+    result = run("explain", "dashq-reconstuct")
+    assert result.exit_code == 2
+    assert "no requirement or operation dashq-reconstuct; did you mean dashq_rec" in result.stderr
 
 
 def test_explain_without_an_id_lists_all() -> None:
