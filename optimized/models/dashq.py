@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nibblespec.optimized.arrays import FLOAT_DTYPES
 from nibblespec.optimized.models.files import (
     LoadError,
     Stored,
@@ -31,6 +32,7 @@ from nibblespec.optimized.models.skeleton import (
 from nibblespec.optimized.modules import DashQLinear, PackedExperts
 from nibblespec.optimized.modules.experts import LISTS
 from nibblespec.optimized.operations import Operations
+from nibblespec.spec.dashq_packed_linear.v1.dtypes import canonical_dtype
 from nibblespec.spec.dashq_packed_linear.v1.layout import expected_tensors
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest, Module
 from torch import nn
@@ -57,7 +59,7 @@ def load_dashq(
     check_specs(_specs(folder, manifest), stored, folder)
     visual = manifest.model_class == "image_text_to_text"
     auto = AutoModelForImageTextToText if visual else AutoModelForCausalLM
-    compute = model_dtype(config, dtype)
+    compute = model_dtype(config, dtype or _linear_dtype(manifest))
     model = build(auto, config, compute)
     names = Names(model)
     experts: dict[str, dict[str, Module]] = {}
@@ -73,6 +75,13 @@ def load_dashq(
     initialize_buffers(model, device)
     read_generation_config(model, folder)
     return model
+
+
+def _linear_dtype(manifest: Manifest) -> torch.dtype | None:
+    """Return the dtype of activations that all packed modules take, None if they differ."""
+    modules = manifest.quantized_modules.values()
+    names = {canonical_dtype(one.linear_dtype) or one.linear_dtype for one in modules}
+    return FLOAT_DTYPES.get(names.pop()) if len(names) == 1 else None
 
 
 def _specs(folder: Path, manifest: Manifest) -> list[Any]:

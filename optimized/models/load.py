@@ -26,8 +26,8 @@ def load_model(
 
     plane: what nested layers read at first; `select_plane` changes it. backend: "torch",
     "optimized", an `Operations` set or a NumPy backend of `nibblespec.spec.operations`. dtype: of
-    activations and of what is not packed; None: that of config.json, or else bfloat16. Modules of
-    dashq take their linear_dtype alone.
+    activations and of what is not packed; None: the linear_dtype of dashq's modules, which take no
+    other, or else that of config.json, or bfloat16.
 
     Every tensor of the files is read once, and no weight is ever unpacked. Raises LoadError for a
     checkpoint that cannot be loaded, naming file and tensor; ValueError and TypeError for other
