@@ -64,7 +64,7 @@ def test_contestants_of_a_case_compute_alike(
         functools.partial(cuda_cases.transform, 4, 64, 3),
         functools.partial(cuda_cases.transform, 1, 64, 3),
     ],
-    ids=str,
+    ids=lambda make: f"{make.func.__name__} {make.args}",
 )
 def test_operations_without_a_peer_run(make: functools.partial[case.Case]) -> None:
     (one,) = make(device=DEVICE).contestants
