@@ -37,6 +37,9 @@ from transformers.utils import logging
 TEXT = Path(__file__).parent / "alice.txt"
 """Chapters I to III of Alice's Adventures in Wonderland, by Lewis Carroll, 1865."""
 
+CALIBRATION = TEXT.with_name("alice_4.txt")
+"""Chapter IV, on which no perplexity is measured."""
+
 WINDOW = 512
 GAMMAS = range(1, 6)
 PROMPT, PROMPTS = 64, 4
@@ -53,6 +56,18 @@ WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("dashq INT4 g128", {"to": "dashq", "bits": 4, "group_size": 128}),
     ("dashq INT3 g32", {"to": "dashq", "bits": 3, "group_size": 32}),
     ("dashq INT2 g32", {"to": "dashq", "bits": 2, "group_size": 32}),
+    (
+        "dashq INT4 g64, calibrated",
+        {"to": "dashq", "bits": 4, "group_size": 64, "calibrate": CALIBRATION},
+    ),
+    (
+        "dashq INT3 g32, calibrated",
+        {"to": "dashq", "bits": 3, "group_size": 32, "calibrate": CALIBRATION},
+    ),
+    (
+        "dashq INT2 g32, calibrated",
+        {"to": "dashq", "bits": 2, "group_size": 32, "calibrate": CALIBRATION},
+    ),
 )
 
 
@@ -68,8 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{datetime.now(UTC):%Y-%m-%d}, {processor()}, {torch_backend.device}, "
             f"torch {torch.__version__}, load average at the start {os.getloadavg()[0]:.1f} on "
             f"{os.cpu_count()} CPUs; {min(ids.numel(), given.windows * WINDOW):,} tokens in "
-            f"windows of {WINDOW}, {given.new_tokens} new tokens after each of {PROMPTS} prompts "
-            f"(--windows {given.windows} --new-tokens {given.new_tokens})"
+            f"windows of {WINDOW}, {given.new_tokens} new tokens after each of {PROMPTS} prompts"
         )
         print(heading, flush=True)
         qualities, decodings = measure(folder, ids, given.windows, given.new_tokens)
