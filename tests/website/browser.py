@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SECONDS = 60
+SECONDS = 120
 """How long an answer or an event may take, on a machine with other work."""
 
 Event = dict[str, Any]
