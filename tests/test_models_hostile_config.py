@@ -38,8 +38,6 @@ def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         ("pad_token_id", 10**30),
         ("dtype", "no such"),
         ("dtype", []),
-        ("dtype", "float64"),
-        ("dtype", "int32"),
         ("rope_parameters", 3),
         ("model_type", "no such"),
         ("model_type", {}),
@@ -56,3 +54,13 @@ def test_a_value_that_makes_no_model_is_refused_in_one_line(
         load_model(folder)
     assert str(caught.value).startswith(str(folder))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["float64", "int32"])
+def test_a_dtype_that_no_operation_takes_is_refused(tmp_path: Path, value: str) -> None:
+    source = save_model(tmp_path / "model", "llama")
+    convert(source, tmp_path / "out", to="bitnest", group_size=16)
+    path = tmp_path / "out" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "dtype": value}))
+    with pytest.raises(LoadError, match="dtype: expected float16, bfloat16 or float32"):
+        load_model(tmp_path / "out")

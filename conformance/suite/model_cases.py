@@ -5,9 +5,11 @@ width is no power of two, linear attention, gated attention, experts.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from nibblespec.spec.operations import FloatDtype, Plane
+
+Format = Literal["bitnest", "dashq"]
 
 HEAD_DIM = 16
 HADAMARD_ORDER = 12
@@ -20,8 +22,7 @@ class ModelCase:
     """A model of `model_folders.CONFIGS` in one of the formats, and how it is run."""
 
     model: str
-    target: str
-    """The format: `bitnest` or `dashq`."""
+    target: Format
     convert: tuple[tuple[str, Any], ...]
     """Further arguments of `convert`."""
     plane: Plane = "target"

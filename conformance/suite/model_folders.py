@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nibblespec.conformance.suite.model_cases import HEAD_DIM, ModelCase
+from nibblespec.conformance.suite.model_cases import HEAD_DIM, Format, ModelCase
 from nibblespec.optimized.convert import convert
 from transformers import (
     AutoModelForCausalLM,
@@ -23,7 +23,7 @@ SEED = 11
 SPREAD = 0.15
 """Standard deviation of weights: enough that layers matter beside the residual stream."""
 
-SHARED: Mapping[str, Any] = {
+SHARED: dict[str, Any] = {
     "vocab_size": 96,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -72,7 +72,7 @@ def model_folder(name: str) -> Path:
     folder = _folders() / name
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(SEED)
-        model = AutoModelForCausalLM.from_config(CONFIGS[name](), dtype=torch.float32)
+        model = AutoModelForCausalLM.from_config(CONFIGS[name](), dtype=torch.float32)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
         for parameter_name, parameter in model.named_parameters():
             if parameter_name.endswith("bias"):
                 parameter.normal_(0, 0.5)
@@ -83,7 +83,7 @@ def model_folder(name: str) -> Path:
 
 
 @cache
-def _package(model: str, target: str, options: tuple[tuple[str, Any], ...]) -> Path:
+def _package(model: str, target: Format, options: tuple[tuple[str, Any], ...]) -> Path:
     out = _folders() / "-".join([model, target, *(f"{key}-{value}" for key, value in options)])
     convert(model_folder(model), out, to=target, **dict(options))
     return out

@@ -55,9 +55,9 @@ def bounded(name: str, arguments: tuple[Any, ...], capabilities: Capabilities) -
     """Return value and error of a call of the bounded class; None for the exact class."""
     match name:
         case "dashq_linear":
-            return dashq_linear_bounded(
-                *arguments, capabilities.dashq_rounding, capabilities.linear_weight_rounding
-            )
+            x, words, scale, zero, bias, module = arguments
+            declared = capabilities.dashq_rounding, capabilities.linear_weight_rounding
+            return dashq_linear_bounded(x, words, scale, zero, bias, module, *declared)
         case "nested_linear":
             first = capabilities.prefill_f16_from
             prefill = first is not None and len(arguments[0]) >= first

@@ -76,7 +76,8 @@ class NestedLinear(nn.Module):
         return y.view(*x.shape[:-1], self.out_features)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        return super()._apply(moving(fn), recurse)
+        moved: Self = super()._apply(moving(fn), recurse)  # type: ignore[no-untyped-call]  # torch has no types for it
+        return moved
 
     def extra_repr(self) -> str:
         """Say what is nested, and how it is read."""
