@@ -17,6 +17,7 @@ import torch
 from nibblespec.optimized import load_model, nested_cache, speculate
 from nibblespec.optimized.convert import convert
 from nibblespec.optimized.models import Speculation
+from nibblespec.optimized.models.cache import cache_argument
 from nibblespec.optimized.modules.nested_cache import EMPTY_BYTE, NestedCache
 from torch import Tensor
 
@@ -94,7 +95,7 @@ def plain_decoding(model: Any, decoding: Decoding, cache: NestedCache) -> list[i
     ids, tokens = decoding.prompt, list[int]()
     with torch.no_grad():
         while len(tokens) < decoding.max_new_tokens:
-            logits = model(ids, cache=cache, use_cache=True).logits
+            logits = model(ids, **{cache_argument(model): cache}, use_cache=True).logits
             tokens.append(int(logits[0, -1].argmax()))
             if tokens[-1] in decoding.eos:
                 break

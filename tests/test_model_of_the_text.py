@@ -15,6 +15,7 @@ import torch
 from nibblespec.conformance.examples.write import write_example
 from nibblespec.optimized import load_model
 from nibblespec.optimized.models import nested_cache
+from nibblespec.optimized.models.cache import cache_argument
 from nibblespec.reference import backend
 from nibblespec.reference.rounding import Array, Float32
 from nibblespec.spec.operations import Plane
@@ -128,7 +129,7 @@ def test_the_model_of_the_text_is_the_one_that_is_loaded(
     cache = nested_cache(model, rotate=rotate)
     tokens = torch.from_numpy(TOKENS)[None]
     with torch.no_grad():
-        loaded = model(tokens, cache=cache, use_cache=True).logits[0].numpy()
+        loaded = model(tokens, **{cache_argument(model): cache}, use_cache=True).logits[0].numpy()
     error = np.abs(logits(package, plane, rotate=rotate) - loaded)
     # A code at the border between two may flip in one of them: that moves a logit by a step.
     assert np.median(error) < 1e-4

@@ -9,6 +9,7 @@ import pytest
 import torch
 from nibblespec.optimized import load_model, nested_cache
 from nibblespec.optimized.convert import convert
+from nibblespec.optimized.models.cache import cache_argument
 from nibblespec.optimized.modules import DenseLinear, NestedLinear
 from nibblespec.optimized.modules.nested_cache import NestedCache
 from nibblespec.spec.operations import Plane
@@ -43,7 +44,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
 
 def run(model: Any, cache: NestedCache, ids: list[int]) -> np.ndarray[Any, Any]:  # noqa: ANN401
     with torch.no_grad():
-        logits = model(torch.tensor([ids]), cache=cache, use_cache=True).logits
+        logits = model(torch.tensor([ids]), **{cache_argument(model): cache}, use_cache=True).logits
     found: np.ndarray[Any, Any] = logits[0].numpy()
     return found
 

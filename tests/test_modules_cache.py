@@ -7,6 +7,7 @@ import pytest
 import torch
 from nibblespec.optimized import load_model, nested_cache, select_plane
 from nibblespec.optimized.convert import convert
+from nibblespec.optimized.models.cache import cache_argument
 from nibblespec.optimized.modules.attention import attention
 from nibblespec.optimized.modules.nested_cache import EMPTY_BYTE, NestedCache, Offsets
 from nibblespec.optimized.pytorch import operations
@@ -231,7 +232,7 @@ IDS = torch.arange(10)[None]
 
 def test_generate_takes_the_cache(model: Any) -> None:  # noqa: ANN401
     one = nested_cache(model)
-    found = model.generate(IDS, cache=one, max_new_tokens=5, do_sample=False)
+    found = model.generate(IDS, **{cache_argument(model): one}, max_new_tokens=5, do_sample=False)
     assert found.shape == (1, 15)
     assert one.get_seq_length() == 14
 
@@ -239,8 +240,11 @@ def test_generate_takes_the_cache(model: Any) -> None:  # noqa: ANN401
 def test_a_batch_is_its_sequences(model: Any) -> None:  # noqa: ANN401
     ids = torch.cat([IDS, IDS + 7])
     with torch.no_grad():
-        together = model(ids, cache=nested_cache(model)).logits
-        alone = [model(ids[row : row + 1], cache=nested_cache(model)).logits for row in range(2)]
+        together = model(ids, **{cache_argument(model): nested_cache(model)}).logits
+        alone = [
+            model(ids[row : row + 1], **{cache_argument(model): nested_cache(model)}).logits
+            for row in range(2)
+        ]
     assert torch.equal(together, torch.cat(alone))
 
 
@@ -248,7 +252,7 @@ def test_a_batch_is_its_sequences(model: Any) -> None:  # noqa: ANN401
 def test_without_a_nested_cache_attention_is_plain(model: Any, with_cache: bool) -> None:  # noqa: ANN401
     """A cache of transformers, or none, gives what a fresh call gives."""
     with torch.no_grad():
-        expected = model(IDS, cache=nested_cache(model, fresh_from=1)).logits
+        expected = model(IDS, **{cache_argument(model): nested_cache(model, fresh_from=1)}).logits
         found = model(IDS, use_cache=with_cache).logits
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
 
@@ -256,16 +260,16 @@ def test_without_a_nested_cache_attention_is_plain(model: Any, with_cache: bool)
 def test_a_mask_of_ones_is_taken_and_padding_refused(model: Any) -> None:  # noqa: ANN401
     mask = torch.ones_like(IDS)
     with torch.no_grad():
-        model(IDS, attention_mask=mask, cache=nested_cache(model))
+        model(IDS, attention_mask=mask, **{cache_argument(model): nested_cache(model)})
         mask[0, 0] = 0
         with pytest.raises(ValueError, match="attention_mask: expected ones alone, found zeros"):
-            model(IDS, attention_mask=mask, cache=nested_cache(model))
+            model(IDS, attention_mask=mask, **{cache_argument(model): nested_cache(model)})
 
 
 def test_a_cache_of_a_fixed_length_is_refused(model: Any) -> None:  # noqa: ANN401
     static = StaticCache(config=model.config, max_cache_len=32)
     with torch.no_grad(), pytest.raises(ValueError, match="found one of 32 that begins at 0"):
-        model(IDS, cache=static)
+        model(IDS, **{cache_argument(model): static})
 
 
 def test_another_number_of_sequences_is_refused() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from nibblespec.optimized import load_model, nested_cache, speculate
 from nibblespec.optimized.convert import convert
+from nibblespec.optimized.models.cache import cache_argument
 from nibblespec.optimized.modules.nested_cache import NestedCache
 from torch import Tensor
 from transformers import DynamicCache
@@ -24,7 +25,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401  # o
 
 
 def run(model: Any, ids: Tensor, cache: NestedCache | None, **given: Any) -> Tensor:  # noqa: ANN401
-    logits: Tensor = model(ids, cache=cache, use_cache=cache is not None, **given).logits
+    logits: Tensor = model(
+        ids, **{cache_argument(model): cache}, use_cache=cache is not None, **given
+    ).logits
     return logits
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from nibblespec.conformance.suite.model_folders import package_of
 from nibblespec.conformance.suite.model_operations import disturbed, oracle, watched
 from nibblespec.conformance.suite.outcomes import Violation
 from nibblespec.optimized import load_model, nested_cache
+from nibblespec.optimized.models.cache import cache_argument
 from nibblespec.reference.rounding import Float64
 from nibblespec.spec.operations import Backend, Capabilities
 from torch import Tensor, nn
@@ -109,7 +109,7 @@ def run_model(
         if case.target == "bitnest"
         else DynamicCache(config=model.config)
     )
-    given = {_cache_argument(model): cache}
+    given = {cache_argument(model): cache}
     with torch.inference_mode(), place.follow(model):
         for step in range(STEPS + 1):
             found = model(ids, **given, use_cache=True, output_hidden_states=True)
@@ -210,11 +210,6 @@ def _capabilities(evaluation: tuple[Any, ...]) -> Capabilities:
         linear_weight_rounding=weight_rounding,
         prefill_f16_from=prefill,
     )
-
-
-def _cache_argument(model: nn.Module) -> str:
-    """Return what the model calls its cache: transformers 5 has renamed the argument."""
-    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def _rows(states: Tensor) -> Float64:

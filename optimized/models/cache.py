@@ -1,5 +1,6 @@
 """A nested cache for a loaded model."""
 
+from inspect import signature
 from typing import Any
 
 from nibblespec.optimized.checks import check_integer
@@ -40,6 +41,14 @@ def nested_cache(
     )
     cache.select_plane(first.plane)
     return cache
+
+
+def cache_argument(model: Any) -> str:  # noqa: ANN401
+    """Return what a model of transformers calls its cache: version 5.24 has renamed the argument.
+
+    A version takes the other name without a word, and then runs without the cache.
+    """
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def _by_head(bias: Tensor | None, width: int) -> Tensor | None:

@@ -1,14 +1,12 @@
 """Self-speculative decoding: one model drafts for itself, over one nested cache."""
 
-import functools
-import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from nibblespec.optimized.checks import check_integer, check_tensor
-from nibblespec.optimized.models.cache import nested_cache
+from nibblespec.optimized.models.cache import cache_argument, nested_cache
 from nibblespec.optimized.modules import NestedLinear, select_plane
 from nibblespec.optimized.modules.nested_cache import NestedCache
 from nibblespec.optimized.modules.rowwise import ROWS
@@ -121,16 +119,10 @@ def _draft(
 
 def _choices(model: Any, ids: Tensor, cache: NestedCache, keep: int) -> list[int]:  # noqa: ANN401
     """Run the model, and return its greedy choices after the last `keep` tokens; 0: after each."""
-    given = {_cache_argument(type(model).forward): cache}
+    given = {cache_argument(model): cache}
     logits = model(ids, **given, use_cache=True, logits_to_keep=keep).logits
     choices: list[int] = logits[0].argmax(dim=-1).tolist()
     return choices
-
-
-@functools.cache
-def _cache_argument(forward: Callable[..., Any]) -> str:
-    """Return what a model calls its cache: transformers 5 has renamed the argument."""
-    return "cache" if "cache" in inspect.signature(forward).parameters else "past_key_values"
 
 
 def _agreeing(drafts: list[int], chosen: list[int]) -> int:
