@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from itertools import groupby
 
 from nibblespec.conformance.terminal import render, visible
-from nibblespec.spec import operations
 from nibblespec.spec.requirements import Requirement, requirements
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -36,6 +35,8 @@ def find_requirement(requirement_id: str) -> Requirement:
     wanted = requirement_id.upper()
     if wanted in known:
         return known[wanted]
+    from nibblespec.spec import operations  # noqa: PLC0415 (late, as it imports NumPy)
+
     # Operations are called by names in lower case: what comes close to one is no id.
     close = get_close_matches(requirement_id.lower()[:100], operations.OPERATIONS, n=3, cutoff=0.7)
     close = close or get_close_matches(wanted[:100], known, n=3, cutoff=0.5)
@@ -51,6 +52,10 @@ def requirement_text(requirement: Requirement, *, width: int, colour: bool) -> s
 def operation_text(name: str) -> str | None:
     """Return the call of an operation and what it computes; None where there is none so named."""
     name = name.lower()
+    if "-" in name:
+        return None  # the id of a requirement
+    from nibblespec.spec import operations  # noqa: PLC0415 (late, as it imports NumPy)
+
     if name not in operations.OPERATIONS:
         return None
     protocol = getattr(operations, name.title().replace("_", ""))

@@ -35,9 +35,12 @@ def result_of(tests: Iterable[TestResult]) -> Result:
 def by_requirement(
     results: Iterable[TestResult], requirements: Iterable[str]
 ) -> Mapping[str, list[TestResult]]:
-    """Return the tests that speak of each requirement, in the order of `requirements`."""
+    """Return the tests that speak of each requirement, in the order of `requirements`.
+
+    Tests are by name: workers of pytest-xdist end theirs in any order.
+    """
     grouped: dict[str, list[TestResult]] = {requirement: [] for requirement in requirements}
-    for result in results:
+    for result in sorted(results, key=lambda one: one.test):
         for requirement in result.requirements:
             grouped.setdefault(requirement, []).append(result)
     return grouped
