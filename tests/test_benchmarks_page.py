@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from nibblespec.optimized.benchmarks import page
 
+DOCS = Path(__file__).parent.parent / "docs"
 PAGE = "Before.\n<!-- figures -->\nold\n<!-- end of figures -->\nAfter.\n"
 
 
@@ -62,3 +63,9 @@ def test_the_program_writes_the_page(tmp_path: Path) -> None:
     target.write_text(PAGE, encoding="utf-8")
     assert page.main([str(run), str(target)]) == 0
     assert target.read_text(encoding="utf-8") == page.with_figures(PAGE, figures())
+
+
+def test_the_committed_page_has_the_committed_figures() -> None:
+    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    found = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    assert page.with_figures(text, found) == text
