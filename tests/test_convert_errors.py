@@ -34,7 +34,7 @@ def configure(folder: Path, **values: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **values}))
 
 
-def refuse(source: Path, target: Target, message: str, **options: Any) -> None:  # noqa: ANN401
+def expect_refusal(source: Path, target: Target, message: str, **options: Any) -> None:  # noqa: ANN401
     out = source.parent / "out"
     with pytest.raises(ConversionError, match=message):
         convert(source, out, to=target, group_size=16, **options)
@@ -43,34 +43,36 @@ def refuse(source: Path, target: Target, message: str, **options: Any) -> None: 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
 def test_a_folder_that_is_not_there(target: Target, tmp_path: Path) -> None:
-    refuse(tmp_path / "nothing", target, "nothing: expected the folder of a Hugging Face model")
+    expect_refusal(
+        tmp_path / "nothing", target, "nothing: expected the folder of a Hugging Face model"
+    )
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
 def test_a_folder_without_config_json(target: Target, tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     (source / "config.json").unlink()
-    refuse(source, target, r"config\.json: is not there")
+    expect_refusal(source, target, r"config\.json: is not there")
 
 
 def test_a_config_json_that_is_none(tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     (source / "config.json").write_text("{")
-    refuse(source, "dashq", r"config\.json: expected a JSON document")
+    expect_refusal(source, "dashq", r"config\.json: expected a JSON document")
     (source / "config.json").write_text("[]")
-    refuse(source, "dashq", r"config\.json: expected a JSON object, found list")
+    expect_refusal(source, "dashq", r"config\.json: expected a JSON object, found list")
 
 
 def test_a_folder_without_safetensors(tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     (source / "model.safetensors").rename(source / "pytorch_model.bin")
-    refuse(source, "dashq", r"found neither; .* save_pretrained")
+    expect_refusal(source, "dashq", r"found neither; .* save_pretrained")
 
 
 def test_a_model_that_is_quantized_already(tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     configure(source, quantization_config={"quant_method": "gptq"})
-    refuse(source, "dashq", "quantized already")
+    expect_refusal(source, "dashq", "quantized already")
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
@@ -78,13 +80,17 @@ def test_a_weight_of_another_dtype(target: Target, tmp_path: Path) -> None:
     source = model(
         tmp_path / "model", edit=lambda tensors: tensors.update({Q: tensors[Q].to(torch.int8)})
     )
-    refuse(source, target, r"layers\.1\.self_attn\.q_proj\.weight: expected BF16, .*found I8")
+    expect_refusal(
+        source, target, r"layers\.1\.self_attn\.q_proj\.weight: expected BF16, .*found I8"
+    )
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
 def test_a_weight_that_is_not_finite(target: Target, tmp_path: Path) -> None:
     source = model(tmp_path / "model", edit=lambda tensors: tensors[Q][5, 7].fill_(torch.nan))
-    refuse(source, target, r"layers\.1\.self_attn\.q_proj, rows 0 to 63: expected finite weights")
+    expect_refusal(
+        source, target, r"layers\.1\.self_attn\.q_proj, rows 0 to 63: expected finite weights"
+    )
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
@@ -95,14 +101,14 @@ def test_a_tensor_that_is_kept_and_not_finite(name: str, target: Target, tmp_pat
     source = model(
         tmp_path / "model", edit=lambda tensors: tensors[name].view(-1)[3].fill_(torch.inf)
     )
-    refuse(source, target, rf"{name}: expected finite elements, found an infinity or a NaN")
+    expect_refusal(source, target, rf"{name}: expected finite elements, found an infinity or a NaN")
 
 
 def test_a_weight_without_rows(tmp_path: Path) -> None:
     source = model(
         tmp_path / "model", edit=lambda tensors: tensors.update({Q: tensors[Q][:0].clone()})
     )
-    refuse(source, "dashq", r"layers\.1\.self_attn\.q_proj: expected a weight with rows")
+    expect_refusal(source, "dashq", r"layers\.1\.self_attn\.q_proj: expected a weight with rows")
 
 
 def test_a_tensor_that_is_in_two_files(tmp_path: Path) -> None:
@@ -111,38 +117,42 @@ def test_a_tensor_that_is_in_two_files(tmp_path: Path) -> None:
     save_file({Q: tensors[Q]}, source / "other.safetensors")
     weight_map = {**dict.fromkeys(tensors, "model.safetensors"), Q: "other.safetensors"}
     (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    refuse(source, "dashq", rf"{Q}: is in model\.safetensors too; expected it once")
+    expect_refusal(source, "dashq", rf"{Q}: is in model\.safetensors too; expected it once")
 
 
 def test_a_tensor_that_is_missing(tmp_path: Path) -> None:
     source = model(tmp_path / "model", edit=lambda tensors: tensors.pop(Q))
-    refuse(source, "bitnest", r"expected the tensor model\.layers\.1\.self_attn\.q_proj\.weight")
+    expect_refusal(
+        source, "bitnest", r"expected the tensor model\.layers\.1\.self_attn\.q_proj\.weight"
+    )
 
 
 def test_a_decoder_layer_that_is_missing(tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     configure(source, num_hidden_layers=3)
-    refuse(source, "dashq", "num_hidden_layers 3, but no linear layer of decoder layer 2")
-    refuse(source, "bitnest", r"expected the tensor model\.layers\.2\.")
+    expect_refusal(source, "dashq", "num_hidden_layers 3, but no linear layer of decoder layer 2")
+    expect_refusal(source, "bitnest", r"expected the tensor model\.layers\.2\.")
 
 
 def test_a_tensor_of_another_shape(tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     configure(source, intermediate_size=128)
-    refuse(source, "bitnest", r"gate_proj\.weight: expected shape \[128, 64\], .*found \[96, 64\]")
+    expect_refusal(
+        source, "bitnest", r"gate_proj\.weight: expected shape \[128, 64\], .*found \[96, 64\]"
+    )
 
 
 def test_a_tensor_that_a_package_has_no_place_for(tmp_path: Path) -> None:
     extra = "model.layers.0.self_attn.q_norm.weight"
     source = model(tmp_path / "model", edit=lambda tensors: tensors.update({extra: torch.ones(16)}))
-    refuse(source, "bitnest", r"q_norm\.weight: a llama has no such tensor")
+    expect_refusal(source, "bitnest", r"q_norm\.weight: a llama has no such tensor")
 
 
 @pytest.mark.parametrize("value", [None, 0, True, "64"])
 def test_a_size_that_config_json_lacks(value: object, tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     configure(source, hidden_size=value)
-    refuse(source, "bitnest", "hidden_size: expected an integer of at least 1")
+    expect_refusal(source, "bitnest", "hidden_size: expected an integer of at least 1")
 
 
 def test_a_model_without_linear_layers(tmp_path: Path) -> None:
@@ -151,7 +161,9 @@ def test_a_model_without_linear_layers(tmp_path: Path) -> None:
         {"transformer.h.0.attn.c_attn.weight": torch.ones(4, 4)}, source / "model.safetensors"
     )
     configure(source, model_type="gpt2")
-    refuse(source, "dashq", r"found none \(model_type 'gpt2'\); this architecture is not supported")
+    expect_refusal(
+        source, "dashq", r"found none \(model_type 'gpt2'\); this architecture is not supported"
+    )
 
 
 def test_experts_that_are_stored_transposed(tmp_path: Path) -> None:
@@ -162,7 +174,7 @@ def test_experts_that_are_stored_transposed(tmp_path: Path) -> None:
         tensors[f"{EXPERTS}.down_proj"] = torch.ones(4, 48, 64)
 
     source = model(tmp_path / "model", "qwen3_moe", transpose)
-    refuse(source, "dashq", r"found \[4, 64, 96\] and \[4, 48, 64\]; .*not supported")
+    expect_refusal(source, "dashq", r"found \[4, 64, 96\] and \[4, 48, 64\]; .*not supported")
 
 
 def test_an_expert_that_lacks_a_part(tmp_path: Path) -> None:
@@ -171,7 +183,7 @@ def test_an_expert_that_lacks_a_part(tmp_path: Path) -> None:
         "qwen3_moe",
         lambda tensors: tensors.pop(f"{EXPERTS}.2.down_proj.weight"),
     )
-    refuse(source, "dashq", r"experts\.2: expected down_proj, found none")
+    expect_refusal(source, "dashq", r"experts\.2: expected down_proj, found none")
 
 
 def test_experts_with_biases(tmp_path: Path) -> None:
@@ -179,7 +191,7 @@ def test_experts_with_biases(tmp_path: Path) -> None:
     source = model(
         tmp_path / "model", "qwen3_moe", lambda tensors: tensors.update({bias: torch.ones(48)})
     )
-    refuse(source, "dashq", "experts with biases are not supported")
+    expect_refusal(source, "dashq", "experts with biases are not supported")
 
 
 def test_a_bias_of_another_dtype_than_its_weight(tmp_path: Path) -> None:
@@ -189,7 +201,7 @@ def test_a_bias_of_another_dtype_than_its_weight(tmp_path: Path) -> None:
         "qwen2",
         lambda tensors: tensors.update({bias: tensors[bias].to(torch.float32)}),
     )
-    refuse(source, "dashq", r"q_proj\.bias: expected BF16, as its weight has, found F32")
+    expect_refusal(source, "dashq", r"q_proj\.bias: expected BF16, as its weight has, found F32")
 
 
 @pytest.mark.parametrize("kept", [0, 7, 100, 40_000])
@@ -197,7 +209,7 @@ def test_a_file_that_is_cut_off(kept: int, tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     data = (source / "model.safetensors").read_bytes()
     (source / "model.safetensors").write_bytes(data[:kept])
-    refuse(source, "dashq", r"model\.safetensors: (expected a safetensors file|is cut off)")
+    expect_refusal(source, "dashq", r"model\.safetensors: (expected a safetensors file|is cut off)")
 
 
 def test_a_header_that_is_none(tmp_path: Path) -> None:
@@ -205,7 +217,7 @@ def test_a_header_that_is_none(tmp_path: Path) -> None:
     for header in (b"[1]", b"nonsense", b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}'):
         data = len(header).to_bytes(8, "little") + header + bytes(8)
         (source / "model.safetensors").write_bytes(data)
-        refuse(source, "dashq", "expected the header of a safetensors file")
+        expect_refusal(source, "dashq", "expected the header of a safetensors file")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +232,7 @@ def test_a_header_that_is_none(tmp_path: Path) -> None:
 def test_an_index_that_does_not_fit(index: object, message: str, tmp_path: Path) -> None:
     source = model(tmp_path / "model")
     (source / "model.safetensors.index.json").write_text(json.dumps(index))
-    refuse(source, "dashq", message)
+    expect_refusal(source, "dashq", message)
 
 
 @pytest.mark.parametrize(
