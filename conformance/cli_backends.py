@@ -131,6 +131,7 @@ def merge(
         merged_markdown,
         read_report,
     )
+    from nibblespec.conformance.suite.report import write_whole
 
     files = [Path(name) for name in output or ()]
     for file in files:
@@ -143,7 +144,7 @@ def merge(
     for file in files:
         text = merged_markdown(merged) if file.suffix == ".md" else merged_json(merged)
         try:
-            file.write_text(text, encoding="utf-8")
+            write_whole(file, text)
         except OSError as error:
             fail(f"--output {file}: cannot be written: {error.strerror or error}")
     if not files:

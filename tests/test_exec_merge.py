@@ -16,6 +16,7 @@ from nibblespec.conformance.suite.merge import (
     merged_markdown,
     read_report,
 )
+from nibblespec.conformance.suite.report import write_whole
 from nibblespec.conformance.suite.run import run
 from nibblespec.reference import backend as reference
 from nibblespec.schemas import load_schema
@@ -145,3 +146,19 @@ def test_command_ends_with_2_where_something_cannot_be_read_or_written(folder: P
     wrong = command(folder / "a.json", "-o", folder / "t.txt")
     assert wrong.returncode == 2
     assert "--output: expected a .json or .md file" in wrong.stderr
+
+
+def test_a_report_that_cannot_be_written_whole_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.md"
+    path.write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
