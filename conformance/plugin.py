@@ -4,7 +4,7 @@ Loaded with `-p nibblespec.conformance.plugin`. It acts on the tests of `suite/`
 other test of the same run it does nothing. What a test may call, it gets from suite/conftest.py.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
@@ -152,8 +152,8 @@ def pytest_runtest_makereport(
     ids = requirement_ids(item)
     if isinstance(error, Violation):
         ids = tuple(dict.fromkeys((*error.requirements, *ids)))
-    if isinstance(error, Violation | BackendError):
-        report.longrepr = explain(error, ids, reproduce(item))
+    if call.excinfo and isinstance(error, Violation | BackendError):
+        _show(report, call.excinfo, explain(error, ids, reproduce(item)), ids)
     entry = find_xfail(session_state(item.config).xfails, ids, function_name(item))
     override = _reason(entry) if entry and result in ("fail", "error", "skipped") else ""
     report.user_properties.append(
@@ -175,6 +175,21 @@ def pytest_runtest_makereport(
     elif result == "fail" and all(requirements()[name].level != "MUST" for name in ids):
         report.outcome, report.wasxfail = "skipped", f"SHOULD: {error}"
     return report
+
+
+def _show(
+    report: pytest.TestReport,
+    found: pytest.ExceptionInfo[BaseException],
+    text: str,
+    ids: Sequence[str],
+) -> None:
+    # In pytest's own form, which workers can send. The line is for the summary, which pytest
+    # prints whole where the environment says CI, and for JUnit's message.
+    shown = found.getrepr(style="value", chain=False)
+    shown.reprtraceback.reprentries[-1].lines = text.splitlines()
+    if shown.reprcrash is not None:
+        shown.reprcrash.message = f"{ids[0]}: {str(found.value).splitlines()[0]}"
+    report.longrepr = shown
 
 
 def pytest_report_teststatus(

@@ -18,9 +18,19 @@ def raising(*_arguments: Any) -> Any:  # noqa: ANN401
 def test_line_to_reproduce_a_failure_selects_its_parameters_alone() -> None:
     wrong = Changed({"pack_words": raising, "pack_planes": raising})
     outcome = run(wrong, files=["test_calls.py"], select="have_their_form", max_examples=1)
-    (line,) = re.findall(r"-k '(test_results_\S+\[pack_words\])'", outcome.output)
+    (line,) = re.findall(r"^reproduce:.* -k '(\S+\[pack_words\])'", outcome.output, re.MULTILINE)
     again = run(wrong, files=["test_calls.py"], select=line, max_examples=1)
     assert [one.test for one in again.results] == [f"test_calls.py::{line}"]
+
+
+@pytest.mark.parametrize("ci", ["", "true"])
+def test_summary_says_a_failure_in_one_line(ci: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("COLUMNS", "200")
+    wrong = Changed({"pack_words": raising})
+    outcome = run(wrong, files=["test_calls.py"], select="have_their_form", max_examples=1)
+    *_, line, _totals = outcome.output.splitlines()
+    assert "[pack_words] - NUM-OUTPUT-FORM: pack_words raised RuntimeError: no kernel" in line
 
 
 def test_parameters_of_any_signs_can_be_selected() -> None:
