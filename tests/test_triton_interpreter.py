@@ -1,4 +1,4 @@
-"""What is done to Triton's interpreter to save time: during a launch, and no longer."""
+"""What is done to Triton's interpreter: during a launch, and no longer."""
 
 from typing import Any
 from unittest import mock
@@ -14,6 +14,7 @@ if not INTERPRETED:
 
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.runtime import interpreter
 
 LARGEST = 2**31 - 1
@@ -23,6 +24,23 @@ LARGEST = 2**31 - 1
 def next_number_kernel(x: tl.tensor, y: tl.tensor) -> None:
     """Write y = x + 1, one int32."""
     tl.store(y, tl.load(x) + 1)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def product_kernel(a: tl.tensor, b: tl.tensor, y: tl.tensor, width: tl.constexpr) -> None:
+    """Write y = 1 + a · b, float32 [16, width] times [width, 32]."""
+    row, column, inner = tl.arange(0, 16), tl.arange(0, 32), tl.arange(0, width)
+    left = tl.load(a + row[:, None] * width + inner[None, :])
+    right = tl.load(b + inner[:, None] * 32 + column[None, :])
+    ones = tl.full((16, 32), 1.0, tl.float32)
+    product = tl.dot(left, right, ones, input_precision="ieee")
+    tl.store(y + row[:, None] * 32 + column[None, :], product)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    y = torch.empty(16, 32)
+    launch(product_kernel, 1, a, b, y, exact=False, width=a.shape[1])
+    return y
 
 
 def next_number(number: int) -> int:
@@ -41,8 +59,9 @@ def test_the_language_is_patched_once_a_launch(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_patched_is_as_it_was_after_a_launch_and_after_a_fault() -> None:
     def state() -> tuple[Any, ...]:
-        options = interpreter.interpreter_builder.options
-        return interpreter._patch_lang, interpreter._get_np_dtype, options
+        builder = interpreter.interpreter_builder
+        names = interpreter._patch_lang, interpreter._get_np_dtype, type(builder).create_dot
+        return *names, builder.options
 
     before = state()
     next_number(1)
@@ -55,3 +74,20 @@ def test_what_is_patched_is_as_it_was_after_a_launch_and_after_a_fault() -> None
 
 def test_whole_numbers_overflow_as_on_a_device() -> None:
     assert next_number(LARGEST) == -LARGEST - 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_products_bits_do_not_depend_on_its_place_in_a_tile(axis: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(16, 64, generator=generator)
+    b = torch.randn(64, 32, generator=generator)
+    moved = product(*((a.roll(5, 0).contiguous(), b), (a, b.roll(5, 1).contiguous()))[axis])
+    torch.testing.assert_close(moved, product(a, b).roll(5, axis), rtol=0, atol=0)
+
+
+def test_products_are_added_to_what_is_there() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (
+        torch.randint(-9, 9, size, generator=generator).float() for size in ((16, 64), (64, 32))
+    )
+    assert torch.equal(product(a, b), 1 + a @ b)

@@ -1,10 +1,14 @@
-"""What Triton's interpreter does again and again, done once: the same results in less time.
+"""Triton's interpreter, adapted for a launch: in less time, and a product's bits by its factors.
 
 It looks through all of Triton's language for what to replace, not once a launch but for every call
 of a function from a kernel, which takes longer than most of these functions do; it makes a table
 of all dtypes for every load and cast; and it computes every sum and product of whole numbers a
-second time, to find overflows that it then says nothing of, unless it debugs. What the installed
-version does not have is left alone.
+second time, to find overflows that it then says nothing of, unless it debugs. All that is done
+once here, with the same results.
+
+And it leaves tl.dot to a matrix library, which on some processors adds up the last rows of a tile
+in another order than the first ones. Matrix units do not, so each element is a product by itself
+here. What the installed version does not have is left alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
@@ -19,21 +24,21 @@ _dtypes: dict[str, Any] = {}
 
 
 @contextmanager
-def shortened() -> Iterator[None]:
-    """Let the interpreter do once a launch what it otherwise repeats; for one launch."""
+def adapted() -> Iterator[None]:
+    """Let the interpreter be as this module says, for one launch."""
     builder = interpreter.interpreter_builder
-    plain = {name: getattr(interpreter, name) for name in _SHORTENED if hasattr(interpreter, name)}
+    plain = [(*place, getattr(*place)) for place in _ADAPTED if hasattr(*place)]
     options = builder.options
-    for name, function in plain.items():
-        setattr(interpreter, name, _SHORTENED[name](function))
+    for owner, name, function in plain:
+        setattr(owner, name, _ADAPTED[owner, name](function))
     if hasattr(options, "sanitize_overflow"):
         builder.options = replace(options, sanitize_overflow=options.debug)
     try:
         yield
     finally:
         builder.options = options
-        for name, function in plain.items():
-            setattr(interpreter, name, function)
+        for owner, name, function in plain:
+            setattr(owner, name, function)
 
 
 def _patched_once(patch: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,5 +66,22 @@ def _remembered(numpy_dtype: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return remembered
 
 
-_SHORTENED = {"_patch_lang": _patched_once, "_get_np_dtype": _remembered}
-"""Names in Triton's module, and what makes a shorter function of what is there."""
+def _by_element(create_dot: Callable[..., Any]) -> Callable[..., Any]:
+    """Multiply each row of float32 by each column on its own, all of them in the same order."""
+
+    def product(builder: Any, a: Any, b: Any, sums: Any, *rest: Any) -> Any:  # noqa: ANN401  # Triton has no types
+        if not a.data.dtype == b.data.dtype == np.float32:
+            return create_dot(builder, a, b, sums, *rest)
+        columns = np.ascontiguousarray(b.data.swapaxes(-1, -2))
+        each = a.data[..., :, None, None, :] @ columns[..., None, :, :, None]
+        return interpreter.TensorHandle(each[..., 0, 0] + sums.data, sums.dtype.scalar)
+
+    return product
+
+
+_ADAPTED = {
+    (interpreter, "_patch_lang"): _patched_once,
+    (interpreter, "_get_np_dtype"): _remembered,
+    (interpreter.InterpreterBuilder, "create_dot"): _by_element,
+}
+"""Names in Triton's module and in its classes, and what adapts the function that is there."""

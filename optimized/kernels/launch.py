@@ -14,7 +14,7 @@ import torch
 from nibblespec.optimized.kernels import DEVICE, INTERPRETED
 
 if INTERPRETED:
-    from nibblespec.optimized.kernels.interpreter import shortened
+    from nibblespec.optimized.kernels.interpreter import adapted
 
 MAX_GRID = 2**31 - 1
 """Programs that one launch can have along the first axis of the grid."""
@@ -96,7 +96,7 @@ def _on(device: torch.device) -> AbstractContextManager[object]:
 @contextmanager
 def _interpreting() -> Iterator[None]:
     """Silence NumPy, which the interpreter computes in: that numbers overflow is no news."""
-    with shortened(), np.errstate(all="ignore"), warnings.catch_warnings():
+    with adapted(), np.errstate(all="ignore"), warnings.catch_warnings():
         # Triton 3.6 converts arrays of one element to numbers.
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
