@@ -1,6 +1,8 @@
 """Numerics, chapter 7: a row of the result depends on that row of the input alone."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from nibblespec.conformance.suite.a8_data import Activations
@@ -117,6 +119,32 @@ def test_queries_of_kv_attention(case: Attention, kv_attention: KvAttention) -> 
     expect_rows_alone("kv_attention", case.queries, call, permute=False)
 
 
+@requirement("NUM-INVARIANT-ROWS")
+@for_all(many_queries)
+def test_kv_attention_over_caches_of_another_length(
+    case: Attention, kv_attention: KvAttention
+) -> None:
+    """What a query sees, in a cache that ends with the last query and in a much longer one."""
+    seen = case.position + case.queries
+    plain = kv_attention(*operands(case), case.dtype)
+    for length in (seen, seen + 300):
+        places = np.minimum(np.arange(length), seen - 1)
+        other = with_cache(case, partial(np.take, indices=places, axis=2))
+        found = kv_attention(*operands(other), case.dtype)
+        expect_same(f"kv_attention over {length} positions", found, plain, "over as many as drawn")
+
+
+@requirement("NUM-INVARIANT-ROWS")
+@for_all(many_queries)
+def test_kv_attention_beside_another_sequence(case: Attention, kv_attention: KvAttention) -> None:
+    """A sequence alone, and as the second one of a batch."""
+    both = with_cache(case, lambda part: np.concatenate([np.roll(part, 1, axis=2), part]))
+    both = replace(both, q=np.concatenate([-case.q, case.q]))
+    alone = kv_attention(*operands(case), case.dtype)
+    found = kv_attention(*operands(both), case.dtype)
+    expect_same("kv_attention, second sequence", found[1:], alone, "of the sequence alone")
+
+
 @requirement("NUM-INVARIANT-ROWS-DASHQ")
 @for_all(mirrored_dashq)
 def test_rows_of_dashq_linear(
@@ -127,6 +155,15 @@ def test_rows_of_dashq_linear(
     weight = case.weight
     rest = weight.words, weight.scale, weight.zero, case.bias, weight.module
     expect_rows_alone("dashq_linear", case.rows, lambda rows: (dashq_linear(case.x[rows], *rest),))
+
+
+def with_cache(case: Attention, change: Callable[[Array], Array]) -> Attention:
+    """Change planes [B, Hkv, L, D/2] and scales [B, Hkv, L] of keys and values."""
+    keys, values = (
+        replace(planes, hi=change(planes.hi), lo=change(planes.lo), scale=change(planes.scale))
+        for planes in (case.keys, case.values)
+    )
+    return replace(case, keys=keys, values=values)
 
 
 def expect_rows_alone(
