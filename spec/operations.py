@@ -368,8 +368,8 @@ class KvAttention(Protocol):
         softmax of the scores, result = sum of weight * value + v_offset of the head that is read,
         rounded once to dtype. Keys and values are those of `kv_dequantize` for the plane. In at
         least float32 throughout, in any order, blocks and splits. Bounded: within rn(y - B) …
-        rn(y + B), B as in Numerics, chapter 6. A query depends on no other query, not on M, and
-        not on what the cache holds beyond position + m.
+        rn(y + B), B as in Numerics, chapter 6. A query depends on no other query, not on M, B or
+        L, and not on what the cache holds beyond position + m.
 
         BN1-ATTENTION-CAUSAL, BN1-ATTENTION-HEADS, BN1-ATTENTION-OFFSET, BN1-ATTENTION-PLANE,
         BN1-ATTENTION-WIDEN, NUM-ATTENTION-EXP, NUM-ATTENTION-BOUND.
