@@ -1,6 +1,7 @@
 """Checkpoints that cannot be loaded: one line that names file and tensor, and no traceback."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,14 @@ def missing(file: str) -> Change:
     return lambda folder: (folder / file).unlink()
 
 
+def pipe(file: str) -> Change:
+    def apply(folder: Folder) -> None:
+        (folder / file).unlink()
+        os.mkfifo(folder / file)
+
+    return apply
+
+
 def cut(file: str) -> Change:
     return lambda folder: (folder / file).write_bytes((folder / file).read_bytes()[:-5])
 
@@ -94,6 +103,10 @@ DASHQ: dict[str, tuple[Change, str]] = {
     "an empty file": (
         lambda folder: (folder / "model.safetensors").write_bytes(b""),
         r"model\.safetensors: is no complete safetensors file",
+    ),
+    "a pipe in the place of a file": (
+        pipe("model.safetensors"),
+        r"model\.safetensors: is no file; expected a file of tensors",
     ),
     "a second file": (
         lambda folder: save_file({"a": torch.zeros(1)}, folder / "b.safetensors"),
@@ -299,12 +312,19 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         load_model(tmp_path / "nowhere")
 
 
+def test_a_name_that_is_too_long_is_named() -> None:
+    with pytest.raises(LoadError, match=r"^a{300}: File name too long"):
+        load_model("a" * 300)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"plane": "hi"}, "plane: expected draft or target, found 'hi'"),
         ({"dtype": torch.float64}, "dtype: expected float16, bfloat16, float32 or None"),
         ({"backend": "cuda"}, "backend: expected torch or optimized, found 'cuda'"),
+        ({"device": "nowhere"}, "device: expected one that is there, found nowhere"),
+        ({"device": "cuda:9999"}, "device: expected one that is there, found cuda:9999"),
     ],
 )
 def test_arguments_out_of_range_are_refused(

@@ -5,13 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nibblespec.optimized.models.files import (
-    LoadError,
-    Stored,
-    check_specs,
-    read_tensor,
-    stored_tensors,
-)
+from nibblespec.optimized.models.files import LoadError, Stored, check_specs, read_tensor
 from nibblespec.optimized.models.skeleton import (
     build,
     check_layer_count,
@@ -28,7 +22,7 @@ from nibblespec.optimized.modules import DenseLinear, NestedLinear, RMSNorm
 from nibblespec.optimized.modules.attention import NAME
 from nibblespec.optimized.modules.rowwise import RotaryEmbedding, SiLU
 from nibblespec.optimized.operations import Operations
-from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES, expected_tensors
+from nibblespec.spec.bitnest_package.v1.layout import AUX, expected_tensors
 from nibblespec.spec.bitnest_package.v1.manifest import Manifest
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
@@ -47,25 +41,27 @@ _AUX = {
 def load_bitnest(
     folder: Path,
     manifest: Manifest,
+    stored: Mapping[str, Stored],
     operations: Operations,
     device: torch.device,
     dtype: torch.dtype | None,
 ) -> Any:  # noqa: ANN401  # transformers' models have no common type
     """Return the Llama or Qwen2 of a package, its listed layers nested.
 
+    folder: that of config.json; stored: the tensors of both files.
+
     Raises LoadError, naming file and tensor.
     """
     config = read_config(folder)
     _check_config(folder, config, manifest)
     config.tie_word_embeddings = False
-    stored = stored_tensors([folder / PLANES, folder / AUX])
     check_specs(expected_tensors(manifest, config.vocab_size), stored, folder)
     check_layer_count(folder, config, len(stored))
     model = build(
         AutoModelForCausalLM, config, model_dtype(config, dtype), attn_implementation=NAME
     )
     matrices = {
-        name: read_tensor(one).to(device)
+        name: read_tensor(one, device)
         for name, one in stored.items()
         if name in {f"had_K.{layer.K}" for layer in manifest.online_hadamard.layers.values()}
     }

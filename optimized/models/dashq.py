@@ -10,10 +10,7 @@ from nibblespec.optimized.arrays import FLOAT_DTYPES
 from nibblespec.optimized.models.files import (
     LoadError,
     Stored,
-    check_index,
     check_specs,
-    checkpoint_files,
-    stored_tensors,
 )
 from nibblespec.optimized.models.names import Names
 from nibblespec.optimized.models.skeleton import (
@@ -44,22 +41,23 @@ _EXPERT = re.compile(rf"(?P<parent>.+)\.(?P<list>{'|'.join(LISTS)})\.(?P<number>
 def load_dashq(
     folder: Path,
     manifest: Manifest,
+    stored: Mapping[str, Stored],
     operations: Operations,
     device: torch.device,
     dtype: torch.dtype | None,
 ) -> Any:  # noqa: ANN401  # a model of any architecture
     """Return the model of a checkpoint, its listed modules packed.
 
+    folder: that of config.json; stored: the tensors of all files.
+
     Raises LoadError, naming file and tensor.
     """
     config = read_config(folder)
-    stored = stored_tensors(checkpoint_files(folder))
-    check_index(folder, stored)
     check_layer_count(folder, config, len(stored))
     check_specs(_specs(folder, manifest), stored, folder)
     visual = manifest.model_class == "image_text_to_text"
     auto = AutoModelForImageTextToText if visual else AutoModelForCausalLM
-    compute = model_dtype(config, dtype or _linear_dtype(manifest))
+    compute = _compute_dtype(folder, config, manifest, dtype)
     model = build(auto, config, compute)
     names = Names(model)
     experts: dict[str, dict[str, Module]] = {}
@@ -77,11 +75,33 @@ def load_dashq(
     return model
 
 
-def _linear_dtype(manifest: Manifest) -> torch.dtype | None:
-    """Return the dtype of activations that all packed modules take, None if they differ."""
-    modules = manifest.quantized_modules.values()
-    names = {canonical_dtype(one.linear_dtype) or one.linear_dtype for one in modules}
-    return FLOAT_DTYPES.get(names.pop()) if len(names) == 1 else None
+def _compute_dtype(
+    folder: Path,
+    config: Any,  # noqa: ANN401
+    manifest: Manifest,
+    dtype: torch.dtype | None,
+) -> torch.dtype:
+    """Return the dtype of activations, which is the one that all packed modules take.
+
+    Raises LoadError where they differ among themselves, or from the dtype that is asked for.
+    """
+    firsts: dict[str, str] = {}
+    for name, module in manifest.quantized_modules.items():
+        firsts.setdefault(canonical_dtype(module.linear_dtype) or module.linear_dtype, name)
+    if len(firsts) > 1:
+        found = " and ".join(f"{kind} ({name})" for kind, name in list(firsts.items())[:2])
+        raise LoadError(f"{folder}: linear_dtype: expected one for all modules, found {found}")
+    taken = next((FLOAT_DTYPES.get(name) for name in firsts), None)
+    if taken is not None and dtype not in (None, taken):
+        raise LoadError(
+            f"{folder}: dtype: expected {_plain(taken)} or None, since packed modules take "
+            f"their linear_dtype alone, found {_plain(dtype)}"
+        )
+    return model_dtype(config, taken or dtype)
+
+
+def _plain(dtype: torch.dtype | None) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _specs(folder: Path, manifest: Manifest) -> list[Any]:

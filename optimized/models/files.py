@@ -66,26 +66,31 @@ def stored_tensors(files: Iterable[Path]) -> dict[str, Stored]:
 
 
 def _header(file: Path) -> list[Stored]:
+    if not file.is_file():  # opening a pipe would wait for ever
+        what = "is no file" if file.exists() else "is missing"
+        raise LoadError(f"{file}: {what}; expected a file of tensors")
     try:
         with safe_open(file, framework="pt"):
             pass  # it checks sizes, offsets and names
         with file.open("rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
             header = json.loads(stream.read(size))
-    except FileNotFoundError:
-        raise LoadError(f"{file}: is missing; expected a file of tensors") from None
     except (OSError, SafetensorError, ValueError) as error:
         raise LoadError(f"{file}: is no complete safetensors file: {error}") from error
     found = []
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        if entry["dtype"] not in DTYPES:
-            known = ", ".join(DTYPES)
-            raise LoadError(f"{file}: {name}: expected dtype {known}, found {entry['dtype']}")
         begin = 8 + size + entry["data_offsets"][0]
-        found.append(Stored(file, name, DTYPES[entry["dtype"]], tuple(entry["shape"]), begin))
+        found.append(stored_tensor(file, name, entry["dtype"], tuple(entry["shape"]), begin))
     return found
+
+
+def stored_tensor(file: Path, name: str, dtype: str, shape: tuple[int, ...], begin: int) -> Stored:
+    """Return a tensor of a file by its header. Raises LoadError for a dtype that torch lacks."""
+    if dtype not in DTYPES:
+        raise LoadError(f"{file}: {name}: expected dtype {', '.join(DTYPES)}, found {dtype}")
+    return Stored(file, name, DTYPES[dtype], shape, begin)
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
@@ -122,6 +127,8 @@ def check_index(folder: Path, stored: Mapping[str, Stored]) -> None:
 
 
 def _weight_map(index: Path) -> dict[str, str]:
+    if not index.is_file():
+        raise LoadError(f"{index}: is no file; expected an index of tensors")
     try:
         with index.open("rb") as stream:
             value = parse(stream.read(MAX_BYTES + 1)).value
@@ -160,12 +167,17 @@ def _name(dtype: torch.dtype) -> str:
     return next(name for name, known in DTYPES.items() if known == dtype)
 
 
-def read_tensor(one: Stored) -> Tensor:
-    """Read a tensor into memory of its own. Raises LoadError where the file has changed."""
+def read_tensor(one: Stored, device: torch.device) -> Tensor:
+    """Read a tensor into memory of its own; on the meta device, nothing is read.
+
+    Raises LoadError where the file has changed.
+    """
+    if device.type == "meta":
+        return torch.empty(one.shape, dtype=one.dtype, device=device)
     tensor = torch.empty(one.shape, dtype=one.dtype, device="cpu")
     size = prod(one.shape) * one.dtype.itemsize
     if size == 0:
-        return tensor
+        return tensor.to(device)
     try:
         # Not through a memory map: a page that is mapped and copied counts twice.
         with one.file.open("rb") as stream:
@@ -175,4 +187,4 @@ def read_tensor(one: Stored) -> Tensor:
         raise LoadError(f"{one}: {error.strerror}") from error
     if read != size:
         raise LoadError(f"{one}: expected {size} bytes, found {read}; the file has been cut off")
-    return tensor
+    return tensor.to(device)

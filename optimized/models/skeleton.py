@@ -107,10 +107,10 @@ def fill(
                 f"{source}: expected shape {list(here.shape)}, as config.json has it for {name}, "
                 f"found {list(source.shape)}"
             )
-        tensor = read_tensor(source).to(device=device, dtype=here.dtype)
+        tensor = read_tensor(source, device).to(here.dtype)
         if name not in tied:
             put(model, name, tensor)
-        elif not torch.equal(tensor, state_names(model)[tied[name]]):
+        elif not tensor.is_meta and not torch.equal(tensor, state_names(model)[tied[name]]):
             raise LoadError(
                 f"{source}: config.json ties it to {tied[name]}, and it differs; set "
                 f"tie_word_embeddings to false, or remove the tensor"
@@ -148,8 +148,11 @@ def keep_in_float32(model: PreTrainedModel, dtype: torch.dtype) -> None:
 def initialize_buffers(model: PreTrainedModel, device: torch.device) -> None:
     """Compute the buffers that no file holds, such as the frequencies of a rotary embedding.
 
-    transformers computes them module by module. Raises LoadError for one that it leaves as it is.
+    transformers computes them module by module; on the meta device there is nothing to compute.
+    Raises LoadError for one that it leaves as it is.
     """
+    if device.type == "meta":
+        return
     for tensor in state_names(model).values():
         tensor._is_hf_initialized = True  # type: ignore[attr-defined]  # transformers looks for it
     owners = {name: one for name, one in model.named_modules() if isinstance(one, PreTrainedModel)}
