@@ -2,11 +2,12 @@
 
     python -m tests.convert_kill WORK
 
-WORK holds a folder `model`. Conversions replace `out` in turns with one checkpoint and another
-one. Some are killed at each place in turn where they open, rename, cut or remove a file, others
+WORK holds a folder `model`. Conversions replace `out` in turns with one checkpoint and another one.
+Some are killed at each place in turn where they open, rename, cut, lock or remove a file, others
 after a random time. After each, `out` has to be one of the two checkpoints, byte for byte, and so
-does every folder beside it that has a manifest. Prints how many were killed, and how many of these
-left the new checkpoint; exits with 1 where one left anything else.
+does every folder beside it that has a manifest; each removes what the one before has left. Prints
+how many were killed, and how many of these left the new checkpoint; exits with 1 where one left
+anything else, or where anything is beside the checkpoint in the end.
 """
 
 import os
@@ -21,7 +22,16 @@ from typing import Any
 import torch
 from nibblespec.optimized.convert import convert
 
-EVENTS = ("open", "os.rename", "os.truncate", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")
+EVENTS = (
+    "open",
+    "os.rename",
+    "os.truncate",
+    "os.remove",
+    "os.rmdir",
+    "os.mkdir",
+    "os.chmod",
+    "fcntl.flock",
+)
 WAYS: tuple[dict[str, Any], ...] = (
     {"to": "dashq", "bits": 3},
     {"to": "bitnest", "group_size": 16},
@@ -80,6 +90,7 @@ def main() -> int:
     """Kill conversions in the folder that is named; return the exit status."""
     torch.set_num_threads(1)
     work, draw = Path(sys.argv[1]), random.Random(5)
+    convert(work / "model", work / "out", **WAYS[0])  # what it imports, no child has to
     states, seconds = [], 0.0
     for way in WAYS:
         start = time.monotonic()
@@ -109,6 +120,10 @@ def main() -> int:
             finished += contents(work / "out") != now
         if number == -1:
             break
+    os.waitpid(run(work, WAYS[0]), 0)
+    if beside := [folder.name for folder in work.glob(".out-*")]:
+        print(f"{beside}: left by a conversion that was killed")
+        return 1
     print(f"{killed} {finished}")
     return 0
 

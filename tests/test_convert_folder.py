@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,82 @@ def test_a_folder_that_is_no_checkpoint_is_not_replaced(model: Path, tmp_path: P
     with pytest.raises(ConversionError, match="is no checkpoint"):
         convert(model, tmp_path / "out", to="dashq", overwrite=True)
     assert contents(tmp_path / "out") == {"thesis.txt": b"years of work"}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_that_came_in_the_meantime_is_not_replaced(
+    overwrite: bool, model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+
+    def begin(*_: int) -> None:
+        out.mkdir(exist_ok=True)
+        (out / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(ConversionError, match=r"is there already|is no checkpoint"):
+        convert(model, out, to="dashq", overwrite=overwrite, progress=begin)
+    assert contents(out) == {"thesis.txt": b"years of work"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_conversion_left_is_removed_and_nothing_else(
+    model: Path, tmp_path: Path
+) -> None:
+    kept = [".out-backups", ".out-nibblespec-old-abcdefgh", ".other-nibblespec-unfinished-abcdefgh"]
+    for name in (".out-nibblespec-unfinished-abcdefgh", *kept):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "planes.safetensors").write_bytes(b"half")
+    convert(model, tmp_path / "out", to="dashq")
+    assert {path.name for path in tmp_path.iterdir()} == {"out", *kept}
+
+
+def test_a_conversion_leaves_another_one_to_the_same_place_alone(
+    model: Path, tmp_path: Path
+) -> None:
+    with folder.replacing(tmp_path / "out", model, overwrite=True) as running:
+        (running / "meta.json").write_text("{}")
+        convert(model, tmp_path / "out", to="dashq")
+    assert contents(tmp_path / "out") == {"meta.json": b"{}"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_that_is_taken_for_an_orphan_is_made_anew(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another conversion may find it in the moment before it is locked."""
+    real, made = tempfile.mkdtemp, list[str]()
+
+    def mkdtemp(prefix: str, dir: Path) -> str:
+        made.append(real(prefix=prefix, dir=dir))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    with folder.replacing(tmp_path / "out", model, overwrite=False) as written:
+        assert made == [made[0], str(written)]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("place", ["a" * 256, "new/" + "a" * 256, "a" * 256 + "/new", "é" * 128])
+def test_a_name_that_is_too_long_is_refused_before_anything_is_done(
+    place: str, model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConversionError, match="cannot be written: File name too long"):
+        convert(model, tmp_path / place, to="dashq", progress=lambda *_: pytest.fail("it began"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "é" * 127, "*[o]?"])
+def test_a_name_that_the_file_system_takes_is_taken(name: str, model: Path, tmp_path: Path) -> None:
+    convert(model, tmp_path / name, to="dashq")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_link_to_itself_is_not_replaced(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("out")
+    with pytest.raises(ConversionError, match="is there already"):
+        convert(model, tmp_path / "out", to="dashq")
 
 
 def test_an_empty_folder_is_filled(model: Path, tmp_path: Path) -> None:

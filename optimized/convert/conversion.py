@@ -13,7 +13,7 @@ from nibblespec.optimized.convert.bitnest import Plan as BitnestPlan
 from nibblespec.optimized.convert.bitnest import write_bitnest
 from nibblespec.optimized.convert.dashq import plan_dashq, write_dashq
 from nibblespec.optimized.convert.errors import ConversionError
-from nibblespec.optimized.convert.folder import replacing
+from nibblespec.optimized.convert.folder import check_out, replacing
 from nibblespec.optimized.convert.rotations import rotations
 from nibblespec.optimized.convert.source import Source, open_source
 
@@ -77,6 +77,7 @@ def convert(
         raise ConversionError(f"calibrate: expected none for {to}, which rounds to nearest")
     if not Path(model_dir).is_dir():
         raise ConversionError(f"{model_dir}: expected the folder of a Hugging Face model")
+    check_out(Path(out), Path(model_dir), overwrite=overwrite)
     with torch.device("cpu"):  # whatever the user's default device
         source = open_source(Path(model_dir))
         done = _Count(sum(stored.size for stored in source.tensors.values()), progress)
@@ -137,7 +138,7 @@ def _plan_bitnest(
         )
     if common % 2:
         raise ConversionError(f"config.json: expected even widths, found {_widths(layers)}")
-    return BitnestPlan(
+    plan = BitnestPlan(
         architecture=model,
         layers=layers,
         group_size=group_size,
@@ -151,6 +152,7 @@ def _plan_bitnest(
         ),
         nest_head=nest_head,
     )
+    return plan
 
 
 def _widths(layers: dict[str, Layer]) -> list[str]:

@@ -2,12 +2,15 @@
 
 Everything is written into a hidden folder beside it, the manifest last, synced to disk, and then
 renamed. A folder without a manifest is no checkpoint, so that what a killed conversion leaves
-behind is never taken for one.
+behind is never taken for one. Whoever writes a hidden folder holds a lock on it, which ends with
+the process: the next conversion to the same place removes what nobody holds.
 """
 
 import ctypes
 import errno
+import fcntl
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -28,24 +31,26 @@ _RENAME_EXCHANGE = 2
 def replacing(out: Path, source: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yield an empty folder; rename it to `out` where the block ends well, remove it where not.
 
-    Raises ConversionError where `out` is there already and is not to be overwritten, is no
-    checkpoint, or holds the source.
+    Raises ConversionError as `check_out` does, also where that has changed in the meantime.
     """
-    _check(out, source, overwrite=overwrite)
+    check_out(out, source, overwrite=overwrite)
     parent = out.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name[:100]}-", dir=parent))
+        _remove_orphans(out)
+        temporary, lock = _held_folder(out)
     except OSError as error:
         raise ConversionError(f"{parent}: cannot be written: {error.strerror}") from error
     try:
         yield temporary
         temporary.chmod(0o755)
         sync_folder(temporary)
-        _publish(temporary, out)
+        check_out(out, source, overwrite=overwrite)
+        _publish(temporary, out, overwrite=overwrite)
         sync_folder(parent)
     finally:
         _remove(temporary)  # after an exchange, the old folder
+        os.close(lock)
 
 
 def sync_folder(folder: Path) -> None:
@@ -57,8 +62,17 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _check(out: Path, source: Path, *, overwrite: bool) -> None:
-    here, there = out.resolve(), source.resolve()
+def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
+    """Require a place where a checkpoint can be written.
+
+    Raises ConversionError where `out` is there already and is not to be overwritten, is no
+    checkpoint, holds the source, or has a name that the file system does not take.
+    """
+    try:
+        _check_names(out.absolute())
+    except OSError as error:
+        raise ConversionError(f"{out}: cannot be written: {error.strerror}") from error
+    here, there = (Path(os.path.realpath(path)) for path in (out, source))
     if here == there or here in there.parents:
         raise ConversionError(f"{out}: holds the model that is converted; name another folder")
     if here == Path.cwd():
@@ -79,8 +93,59 @@ def _check(out: Path, source: Path, *, overwrite: bool) -> None:
         )
 
 
-def _publish(temporary: Path, out: Path) -> None:
-    if out.is_dir() and any(out.iterdir()):
+def _check_names(path: Path) -> None:
+    """Raise OSError for a name that is too long, also in folders that are not there yet."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()
+    there = next(folder for folder in path.parents if folder.is_dir())
+    for name in path.relative_to(there).parts:
+        with suppress(FileNotFoundError):
+            (there / name).lstat()
+
+
+def _hidden(out: Path, what: str) -> str:
+    """Return how names of hidden folders beside `out` begin; all fit the file system's limit."""
+    return f".{out.name.encode()[:100].decode(errors='ignore')}-nibblespec-{what}-"
+
+
+def _held_folder(out: Path) -> tuple[Path, int]:
+    """Return a new folder beside `out`, and the descriptor that keeps others from removing it."""
+    while True:
+        parent = out.absolute().parent
+        folder = Path(tempfile.mkdtemp(prefix=_hidden(out, "unfinished"), dir=parent))
+        with suppress(FileNotFoundError):  # somebody took it for an orphan in the meantime
+            descriptor = os.open(folder, os.O_RDONLY)
+            if _lock(descriptor) is not False and folder.exists():
+                return folder, descriptor
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Lock a folder; return False where somebody else has, None where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove_orphans(out: Path) -> None:
+    """Remove what conversions to `out` have left behind that were killed, and no others."""
+    name = re.compile(re.escape(_hidden(out, "unfinished")) + "[a-z0-9_]{8}")
+    for folder in out.absolute().parent.iterdir():
+        if not name.fullmatch(folder.name):
+            continue
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            if _lock(descriptor):
+                _remove(folder)
+            os.close(descriptor)
+
+
+def _publish(temporary: Path, out: Path, *, overwrite: bool) -> None:
+    if overwrite and out.is_dir() and any(out.iterdir()):
         if not _exchange(temporary, out):
             _replace(temporary, out)
         return
@@ -107,15 +172,18 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def _replace(temporary: Path, out: Path) -> None:
-    """Replace `out` in two steps: whoever looks between them finds neither, but the old is kept."""
-    old = Path(tempfile.mkdtemp(prefix=f".{out.name[:100]}-old-", dir=out.absolute().parent))
+    """Replace `out` in two steps: whoever looks between them finds neither, but the old is kept.
+
+    What is killed there leaves the old one under a name that no conversion removes.
+    """
+    old = Path(tempfile.mkdtemp(prefix=_hidden(out, "old"), dir=out.absolute().parent))
     out.rename(old)
     try:
         temporary.rename(out)
     except BaseException:
         old.rename(out)
         raise
-    _remove(old)
+    old.rename(temporary)
 
 
 def _remove(folder: Path) -> None:
