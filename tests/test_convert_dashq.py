@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from nibblespec.conformance.artifacts.validate import check_path
+from nibblespec.optimized import load_model
 from nibblespec.optimized.arrays import to_array
 from nibblespec.optimized.convert import ConversionError, convert
 from nibblespec.reference.dashq_encoder import encode_dashq
@@ -198,6 +199,19 @@ def test_tied_embeddings_stay_tied(tmp_path: Path) -> None:
     convert(source, tmp_path / "out", to="dashq")
     assert "lm_head.weight" not in tensors_of(tmp_path / "out")
     assert check_path(str(tmp_path / "out"), "tensors").findings == ()
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_tables_of_old_rotary_embeddings_are_left_out(
+    target: Literal["dashq", "bitnest"], tmp_path: Path
+) -> None:
+    source = save_model(tmp_path / "model", "llama")
+    tensors = load_file(source / "model.safetensors")
+    table = "model.layers.0.self_attn.rotary_emb.inv_freq"
+    save_file({**tensors, table: torch.ones(8)}, source / "model.safetensors")
+    convert(source, tmp_path / "out", to=target, group_size=16)
+    assert table not in tensors_of(tmp_path / "out")
+    load_model(tmp_path / "out")
 
 
 def test_the_manifest_and_the_configuration_say_what_it_is(

@@ -1,6 +1,8 @@
 """What a conversion says of models that it cannot convert."""
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -35,10 +37,10 @@ def configure(folder: Path, **values: object) -> None:
 
 
 def expect_refusal(source: Path, target: Target, message: str, **options: Any) -> None:  # noqa: ANN401
-    out = source.parent / "out"
+    new = source.parent / "new"
     with pytest.raises(ConversionError, match=message):
-        convert(source, out, to=target, group_size=16, **options)
-    assert not out.exists()
+        convert(source, new / "out", to=target, group_size=16, **options)
+    assert not (new / "out").exists()
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])
@@ -233,6 +235,72 @@ def test_an_index_that_does_not_fit(index: object, message: str, tmp_path: Path)
     source = model(tmp_path / "model")
     (source / "model.safetensors.index.json").write_text(json.dumps(index))
     expect_refusal(source, "dashq", message)
+
+
+def test_a_pipe_in_the_place_of_a_document(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    for name in ("model.safetensors.index.json", "config.json"):
+        (source / name).unlink(missing_ok=True)
+        os.mkfifo(source / name)
+        expect_refusal(source, "dashq", rf"{name}: is no file")
+
+
+ROPE = {"rope_theta": 10000.0}
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "message"),
+    [
+        ("bitnest", {"hidden_act": "gelu"}, "hidden_act: expected silu, found gelu"),
+        ("bitnest", {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 2.0}}, "rope_ty"),
+        ("bitnest", {"rope_parameters": ROPE | {"rope_type": "yarn"}}, "transformers cannot read"),
+        ("bitnest", {"rope_parameters": 3}, "transformers cannot read it"),
+        ("bitnest", {"rope_parameters": {"rope_theta": "x"}}, r"rope\.theta: Input should be"),
+        ("bitnest", {"dtype": "int8"}, "dtype: expected float16, bfloat16 or float32, found"),
+        ("dashq", {"hidden_act": "no such"}, "cannot build it: 'no such'"),
+        ("dashq", {"rope_parameters": {"rope_theta": "x"}}, "cannot build it"),
+        ("dashq", {"vocab_size": "80"}, "transformers cannot read it"),
+        ("dashq", {"num_hidden_layers": 1}, r"layers\.1\..*: expected a linear layer of Llama"),
+    ],
+)
+def test_a_configuration_that_the_loader_refuses(
+    target: Target, values: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    source = model(tmp_path / "model")
+    configure(source, **values)
+    expect_refusal(source, target, rf"config\.json.*{message}|{message}.*load_model would refuse")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda found: found.update({"mtp.x": torch.ones(2)}), r"mtp\.x: nothing in LlamaForC"),
+        (lambda found: found.pop("model.norm.weight"), r"no tensor .* is for model\.norm\.weight"),
+        (lambda found: found.update({Q: found[Q].float()}), "linear_dtype: expected one for all"),
+    ],
+)
+def test_tensors_that_the_loader_refuses(edit: Edit, message: str, tmp_path: Path) -> None:
+    expect_refusal(model(tmp_path / "model", edit=edit), "dashq", message)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_generation_configuration_that_the_loader_refuses(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    (source / "generation_config.json").write_text("[]")
+    expect_refusal(source, "dashq", r"generation_config\.json: transformers cannot read it")
+
+
+def test_where_there_is_no_loader_it_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where transformers does not know the architecture, or is not installed."""
+    source = model(tmp_path / "model")
+    configure(source, model_type="later than this")
+    convert(source, tmp_path / "unknown", to="dashq")
+    configure(source, model_type="llama", hidden_act="gelu")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    convert(source, tmp_path / "without", to="bitnest", group_size=16)
 
 
 @pytest.mark.parametrize(

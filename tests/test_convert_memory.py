@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 MOST_GROWTH = 150_000_000
-"""Bytes, on top of what PyTorch takes. Measured: 50 to 140 million, the same for 1 GB models."""
+"""Bytes, on top of what PyTorch and transformers take. Measured: 50 to 140 million, the same for
+1 GB models."""
 
 
 @pytest.mark.parametrize("target", ["dashq", "bitnest"])

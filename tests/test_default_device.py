@@ -12,6 +12,7 @@ import pytest
 import torch
 from nibblespec.optimized import load_model, portable
 from nibblespec.optimized.convert import convert
+from torch import Tensor, nn
 
 from tests.convert_models import save_model
 from tests.torch_samples import bounded_calls, empty_calls, exact_calls
@@ -51,3 +52,21 @@ def test_converting_and_loading_read_files_into_memory(
     ids = torch.arange(8)[None]
     with torch.no_grad():
         assert torch.equal(model(ids).logits, load_model(tmp_path / "expected")(ids).logits)
+
+
+@pytest.mark.parametrize("to", ["dashq", "bitnest"])
+def test_a_model_on_the_meta_device_is_the_model_without_its_data(
+    to: Literal["dashq", "bitnest"], tmp_path: Path
+) -> None:
+    convert(save_model(tmp_path / "model", "qwen2"), tmp_path / "out", to=to, group_size=16)
+    empty = load_model(tmp_path / "out", device="meta")
+    found = {name: (one.device.type, one.dtype, one.shape) for name, one in tensors(empty)}
+    assert found == {
+        name: ("meta", one.dtype, one.shape) for name, one in tensors(load_model(tmp_path / "out"))
+    }
+    ids = torch.zeros(1, 5, dtype=torch.int64, device="meta")
+    assert empty(ids).logits.shape == (1, 5, 80)
+
+
+def tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]

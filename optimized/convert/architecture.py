@@ -153,9 +153,7 @@ def _refuse_others(source: Source, found: Architecture) -> None:
     layers = found.layers.values()
     known = {found.embedding.name, found.final_norm.name, found.head.name, "lm_head.weight"}
     known |= {t.name for layer in layers for t in (layer.weight, layer.bias, layer.norm) if t}
-    others = sorted(
-        name for name in source.tensors.keys() - known if not name.endswith("rotary_emb.inv_freq")
-    )
+    others = sorted(source.tensors.keys() - known)
     if others:
         raise ConversionError(
             f"{source.folder}: {others[0]}: a {found.name} has no such tensor, and a package has "

@@ -86,7 +86,7 @@ def write_bitnest(
         write_file(folder / name, data)
     write_json(folder, "config.json", {**source.config, "tie_word_embeddings": False})
     # The manifest comes last, and the checksums that name it just before.
-    write_json(folder, f".{MANIFEST}", _manifest(plan, source_model))
+    write_json(folder, f".{MANIFEST}", manifest_of(plan, source_model))
     names = {path.name.removeprefix("."): path for path in folder.iterdir()}
     lines = [f"{_digest(names[name])}  {name}\n" for name in sorted(names)]
     write_file(folder / CHECKSUMS, "".join(lines).encode())
@@ -126,7 +126,8 @@ def _nest(out: TensorFiles, name: str, first: int, weight: Tensor, group_size: i
     out.write(f"{name}.scale", first * scale.shape[1], scale)
 
 
-def _manifest(plan: Plan, source_model: str | None) -> dict[str, Any]:
+def manifest_of(plan: Plan, source_model: str | None) -> dict[str, Any]:
+    """Return the manifest of what will be written."""
     model, order = plan.architecture, plan.rotations.order
     widths = {"o_proj": model.head_width}
     return {

@@ -10,10 +10,11 @@ import torch
 from nibblespec.optimized.checks import check_integer
 from nibblespec.optimized.convert.architecture import Layer, read_architecture
 from nibblespec.optimized.convert.bitnest import Plan as BitnestPlan
-from nibblespec.optimized.convert.bitnest import write_bitnest
+from nibblespec.optimized.convert.bitnest import manifest_of, write_bitnest
 from nibblespec.optimized.convert.dashq import plan_dashq, write_dashq
 from nibblespec.optimized.convert.errors import ConversionError
 from nibblespec.optimized.convert.folder import check_out, replacing
+from nibblespec.optimized.convert.loadable import check_loadable
 from nibblespec.optimized.convert.rotations import rotations
 from nibblespec.optimized.convert.source import Source, open_source
 
@@ -152,6 +153,7 @@ def _plan_bitnest(
         ),
         nest_head=nest_head,
     )
+    check_loadable(source, manifest_of(plan, None), plan.files())
     return plan
 
 

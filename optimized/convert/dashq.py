@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from nibblespec.optimized.convert.files import (
     write_json,
 )
 from nibblespec.optimized.convert.linears import Linear, find_linears
+from nibblespec.optimized.convert.loadable import check_loadable
 from nibblespec.optimized.convert.source import (
     FLOATS,
     INDEX,
+    SINGLE,
     Source,
     Stored,
     read_bytes,
@@ -95,13 +97,17 @@ def plan_dashq(source: Source, bits: int, group_size: int, text: Path | None = N
     modules = {
         name: _module(name, linear, bits, group_size) for name, linear in sorted(linears.items())
     }
-    energies, windows = ({}, 0) if text is None else input_energies(source.folder, text)
-    if text is not None and not energies.keys() & modules.keys():
+    plan = Plan(linears, modules, copied, {}, 0)
+    check_loadable(source, _manifest(plan, bits, group_size, None), {SINGLE: plan.tensors()})
+    if text is None:
+        return plan
+    energies, windows = input_energies(source.folder, text)
+    if not energies.keys() & modules.keys():
         raise ConversionError(
             f"{source.folder}: calibration expects modules such as {next(iter(modules))} in the "
             "class that transformers loads, found none of them"
         )
-    return Plan(linears, modules, copied, energies, windows)
+    return replace(plan, energies=energies, n_samples=windows)
 
 
 def write_dashq(

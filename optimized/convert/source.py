@@ -22,6 +22,8 @@ SINGLE = "model.safetensors"
 MOST_HEADER_BYTES = 100_000_000
 """The limit of the safetensors library (ST-HEADER-LIMIT)."""
 
+_TABLE = "rotary_emb.inv_freq"
+
 FLOATS: Mapping[str, torch.dtype] = {
     "BF16": torch.bfloat16,
     "F16": torch.float16,
@@ -78,7 +80,8 @@ def open_source(folder: Path) -> Source:
         if twice := sorted(header.keys() & tensors.keys()):
             other = tensors[twice[0]].file.name
             raise ConversionError(f"{file}: {twice[0]}: is in {other} too; expected it once")
-        tensors |= header
+        # A table of the rotary embedding, which old files hold: config.json says it all.
+        tensors |= {key: one for key, one in header.items() if not key.endswith(_TABLE)}
     if not tensors:
         raise ConversionError(f"{folder}: expected tensors, found none")
     return Source(folder, config, tensors)
@@ -113,10 +116,11 @@ def _files(folder: Path) -> dict[Path, set[str] | None]:
 
 
 def _json_object(path: Path) -> dict[str, Any]:
+    if not path.is_file():  # opening a pipe would wait for ever
+        found = "is no file" if path.exists() else "is not there"
+        raise ConversionError(f"{path}: {found}; expected the model's {path.name}")
     try:
         value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise ConversionError(f"{path}: is not there; expected the model's {path.name}") from None
     except OSError as error:
         raise ConversionError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
