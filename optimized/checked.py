@@ -103,13 +103,18 @@ def nested_reconstruct(
 
 def quantize_activations(inner: Operations, x: Tensor, group: int) -> tuple[Tensor, Tensor]:
     """Check and call `quantize_activations`."""
+    _check_quantizable(x, group)
+    return inner.quantize_activations(x, group)
+
+
+def _check_quantizable(x: Tensor, group: int) -> None:
+    """Require tokens, and a group of their columns."""
     check_tensor(x, "x", FLOATS, ("M", "K"))
     checks.check_integer(x.shape[1], "columns of x", 1)
     checks.check_integer(group, "group", -1)
     if group != -1:
         checks.check_integer(group, "group", 1)
         checks.check_divides(group, x.shape[1], "group", "K")
-    return inner.quantize_activations(x, group)
 
 
 def nested_linear(
@@ -211,3 +216,12 @@ def kv_attention(
         float(softmax_scale),
         dtype,
     )
+
+
+def quantize_transformed(
+    inner: Operations, x: Tensor, had_k: Tensor | None, group: int
+) -> tuple[Tensor, Tensor]:
+    """Check and call `quantize_transformed`."""
+    _check_quantizable(x, group)
+    checks.check_hadamard(x, had_k)
+    return inner.quantize_transformed(x, had_k, group)

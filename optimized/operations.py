@@ -1,8 +1,8 @@
 """The operations of `nibblespec.spec.operations` on torch tensors.
 
 They compute what the operations of the specification compute, with two differences in form: dtypes
-are `torch.dtype`, and a dashq module is given by its `DashqLayout`. Tensors of one call are on one
-device, and so is the result.
+are `torch.dtype`, and a dashq module is given by its `DashqLayout`. One more is two of them in one.
+Tensors of one call are on one device, and so is the result.
 """
 
 from collections.abc import Callable
@@ -66,3 +66,18 @@ class Operations:
     ]
     """(q, k_hi, k_lo, k_scale, v_hi, v_lo, v_scale, v_offset, position, plane, softmax_scale,
     dtype) → dtype [B, Hq, M, D]"""
+    quantize_transformed: Callable[[Tensor, Tensor | None, int], tuple[Tensor, Tensor]]
+    """(x [M, K], had_k or None, group) → quantize_activations(hadamard(x, had_k, float32), group):
+    the bits of the two operations, of this set"""
+
+
+def one_after_the_other(
+    hadamard: Callable[[Tensor, Tensor | None, torch.dtype], Tensor],
+    quantize_activations: Callable[[Tensor, int], tuple[Tensor, Tensor]],
+) -> Callable[[Tensor, Tensor | None, int], tuple[Tensor, Tensor]]:
+    """Return `quantize_transformed` of an implementation that has nothing better."""
+
+    def quantize_transformed(x: Tensor, had_k: Tensor | None, group: int) -> tuple[Tensor, Tensor]:
+        return quantize_activations(hadamard(x, had_k, torch.float32), group)
+
+    return quantize_transformed

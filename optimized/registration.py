@@ -42,6 +42,7 @@ SCHEMAS = {
         "Tensor v_scale, Tensor? v_offset, SymInt position, str plane, float softmax_scale, "
         "ScalarType dtype) -> Tensor"
     ),
+    "quantize_transformed": "(Tensor x, Tensor? had_k, int group) -> (Tensor, Tensor)",
 }
 
 _LIBRARIES: list[Any] = []

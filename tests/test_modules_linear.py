@@ -1,6 +1,7 @@
 """The packed layers as modules: names, shapes, dtypes, planes, and the compiler."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,6 +119,17 @@ def test_nested_is_transform_quantization_and_product(plane: str) -> None:
         codes, scales, layer.hi, lo, layer.scale, None, plane, torch.bfloat16
     )
     assert torch.equal(layer(x), expected)
+
+
+def test_transform_and_quantization_are_one_operation() -> None:
+    layer = with_matrix()
+    y = layer(inputs(3, COLUMNS))
+
+    def refuse(*_: object) -> Any:  # noqa: ANN401  # what an operation returns
+        raise AssertionError("the layer calls one of the two")
+
+    layer.operations = replace(operations, hadamard=refuse, quantize_activations=refuse)
+    assert torch.equal(layer(inputs(3, COLUMNS)), y)
 
 
 def test_a_transform_of_order_one_has_no_matrix() -> None:

@@ -46,7 +46,7 @@ def sample(operation: str) -> tuple[Any, ...]:
     return calls[len(calls) // 2].arguments
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", SCHEMAS)
 def test_an_operation_is_one_node_of_a_compiled_graph(operation: str) -> None:
     arguments = sample(operation)
     names: list[str] = []
@@ -62,7 +62,7 @@ def test_an_operation_is_one_node_of_a_compiled_graph(operation: str) -> None:
     assert sum(name.startswith(NAMESPACE) for name in names) == 1
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", SCHEMAS)
 def test_shapes_are_known_without_computing(operation: str) -> None:
     arguments = tuple(
         list(value)
@@ -80,7 +80,7 @@ def test_shapes_are_known_without_computing(operation: str) -> None:
 
 
 def test_every_operation_has_a_schema() -> None:
-    assert tuple(SCHEMAS) == OPERATIONS
+    assert tuple(SCHEMAS) == (*OPERATIONS, "quantize_transformed")
 
 
 def nested_step(x: Tensor, hi: Tensor, lo: Tensor, scale: Tensor) -> Tensor:
@@ -120,6 +120,7 @@ INPUTS = {
     "quantize_activations": (0,),
     "nested_linear": (0, 1, 5),
     "hadamard": (0,),
+    "quantize_transformed": (0,),
     "kv_quantize": (0, 1),
     "kv_attention": (0, 7),
     "pack_words": (0,),

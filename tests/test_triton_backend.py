@@ -59,6 +59,7 @@ def test_kernels_are_launched_as_exactly_as_their_specializations_are_compiled(
         "nested_reconstruct",
         "parts",
         "planes",
+        "quantize_transformed",
         "words",
     ):
         monkeypatch.setattr(f"{launch.__name__.rpartition('.')[0]}.{name}.launch", record)

@@ -130,6 +130,14 @@ def exact_calls() -> Iterator[Call]:
         for dtype in FLOATS:
             x = normal((2, 3, order * columns), seed, dtype)
             yield Call("hadamard", (x, matrix, dtype), f"{order}·{columns} {dtype}")
+    for seed, (order, columns, group) in enumerate(
+        ((1, 1, -1), (1, 256, 32), (1, 512, -1), (2, 4, -1), (12, 32, -1), (20, 8, 4), (4, 16, 32))
+    ):
+        matrix = None if order == 1 else signs(order, seed)
+        for dtype in FLOATS:
+            x = normal((5, order * columns), seed, dtype)
+            note = f"{order}·{columns} {group} {dtype}"
+            yield Call("quantize_transformed", (x, matrix, group), note)
     for seed, (rows, outputs, columns) in enumerate(((1, 3, 64), (5, 33, 130), (9, 2, 1024))):
         hi, lo = planes((outputs, columns // 2), seed)
         xq = whole((rows, columns), -128, 127, seed, torch.int8)
@@ -159,6 +167,8 @@ def empty_calls() -> Iterator[Call]:
     )
     yield Call("hadamard", (none, None, torch.float16), "")
     yield Call("hadamard", (none, signs(2, 0), torch.float16), "matrix")
+    yield Call("quantize_transformed", (none, None, 32), "")
+    yield Call("quantize_transformed", (none, signs(2, 0), -1), "matrix")
     yield Call("kv_quantize", (none.view(2, 0, 64), None), "")
     yield Call("kv_dequantize", (hi[:0], None, none[:, 0], "draft"), "")
     queries = torch.zeros(1, 2, 0, 64)

@@ -21,6 +21,7 @@ from tests.torch_samples import (
     planes,
     results,
     same_bits,
+    signs,
     whole,
 )
 from tests.triton_checks import FAR, vast_zeros
@@ -82,6 +83,35 @@ def transforming_far_rows(operations: Operations) -> None:
         codes, scale = operations.quantize_activations(x, 256)
     expected_codes = PLAIN.quantize_activations(x[-1:], 256)
     assert same_bits((codes[-1:], scale[-1:]), expected_codes)
+
+
+def quantizing_transforms_of_far_rows(operations: Operations) -> None:
+    """Elements beyond 2**31 of them are transformed and quantized at once."""
+    x = vast_zeros((FAR // 1024 + 1, 1024), torch.bfloat16)
+    x[-1] = normal((1024,), 0, torch.bfloat16)
+    for matrix in (None, signs(4, 0)):
+        expected = PLAIN.quantize_transformed(x[-1:], matrix, 256)
+        with only_the_last_program():
+            codes, scale = operations.quantize_transformed(x, matrix, 256)
+        assert same_bits((codes[-1:], scale[-1:]), expected)
+
+
+def quantizing_transforms_at_once(operations: Operations) -> None:
+    """Codes and scales are those of the two operations, whatever shares a program or a scale."""
+    for seed, (tokens, order, columns, group) in enumerate(
+        ((5, 1, 256, -1), (3, 1, 64, 16), (3, 12, 32, -1), (2, 12, 32, 8), (1, 28, 16, -1))
+    ):
+        x = normal((tokens, order * columns), seed, torch.bfloat16)
+        x[-1] *= 100  # scales differ from token to token,
+        x[:, : order * columns // 3] *= 10  # and from group to group
+        matrix = None if order == 1 else signs(order, seed)
+        with guarded_outputs():
+            found = operations.quantize_transformed(x, matrix, group)
+        expected = PLAIN.quantize_transformed(x, matrix, group)
+        assert same_bits(found, expected), (tokens, order, columns, group)
+        with programs_in_reverse():
+            found = operations.quantize_transformed(x, matrix, group)
+        assert same_bits(found, expected), (tokens, order, columns, group)
 
 
 def caching_far_tokens(operations: Operations) -> None:
@@ -199,6 +229,7 @@ OF_THE_FORMAT = {
     "quantize_activations",
     "nested_linear",
     "hadamard",
+    "quantize_transformed",
     "kv_quantize",
     "kv_dequantize",
     "kv_attention",
@@ -210,6 +241,8 @@ CHECKS: Mapping[str, Callable[[Operations], None]] = {
         reading_planes_far_apart,
         multiplying_far_rows_and_tokens,
         transforming_far_rows,
+        quantizing_transforms_of_far_rows,
+        quantizing_transforms_at_once,
         caching_far_tokens,
         adding_wide_segments_exactly,
         quantizing_rows_of_many_blocks,

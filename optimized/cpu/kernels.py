@@ -37,6 +37,7 @@ def compiled(kernels: Library) -> Operations:
         kv_quantize,
         kv_dequantize,
         kv_attention,
+        quantize_transformed,
     )
     return replace(
         portable.OPERATIONS,
@@ -132,9 +133,7 @@ def kv_dequantize(
 def quantize_activations(kernels: Library, x: Tensor, group: int) -> tuple[Tensor, Tensor]:
     """See `Operations.quantize_activations`."""
     x = x.contiguous()
-    width = x.shape[1] if group == -1 else group
-    codes = torch.empty_like(x, dtype=torch.int8)
-    scale = x.new_empty(x.shape[0], x.shape[1] // width, dtype=torch.float32)
+    width, codes, scale = _codes_and_scale(x, group)
     kernels.call(
         "quantize_activations",
         scale.numel(),
@@ -202,6 +201,30 @@ def hadamard(kernels: Library, x: Tensor, had_k: Tensor | None, dtype: torch.dty
         out.data_ptr(),
     )
     return out
+
+
+def quantize_transformed(
+    kernels: Library, x: Tensor, had_k: Tensor | None, group: int
+) -> tuple[Tensor, Tensor]:
+    """See `Operations.quantize_transformed`."""
+    x = x.contiguous()
+    tokens, n = x.shape
+    order = 1 if had_k is None else had_k.shape[0]
+    width, codes, scale = _codes_and_scale(x, group)
+    kernels.call(
+        "quantize_transformed",
+        tokens,
+        order,
+        n // order,
+        width,
+        DTYPES[x.dtype],
+        x.data_ptr(),
+        address(had_k),
+        1 / math.sqrt(n),
+        codes.data_ptr(),
+        scale.data_ptr(),
+    )
+    return codes, scale
 
 
 def kv_quantize(
@@ -292,6 +315,13 @@ def reconstruct_planes(
         DTYPES[out.dtype],
         out.data_ptr(),
     )
+
+
+def _codes_and_scale(x: Tensor, group: int) -> tuple[int, Tensor, Tensor]:
+    """Return the columns of a group of tokens x, and memory for codes and scales."""
+    width = x.shape[1] if group == -1 else group
+    codes = torch.empty_like(x, dtype=torch.int8)
+    return width, codes, x.new_empty(x.shape[0], x.shape[1] // width, dtype=torch.float32)
 
 
 def _output(out: Tensor | None, like: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:

@@ -38,6 +38,7 @@ SIGNATURES: dict[str, tuple[type, ...]] = {
     "nested_linear": (*[_INT] * 5, *[_POINTER] * 6, _CODE, _POINTER),
     "quantize_activations": (*[_INT] * 2, _CODE, *[_POINTER] * 3),
     "hadamard": (*[_INT] * 3, _CODE, *[_POINTER] * 2, _FLOAT, _CODE, _POINTER),
+    "quantize_transformed": (*[_INT] * 4, _CODE, *[_POINTER] * 2, _FLOAT, *[_POINTER] * 2),
     "kv_quantize": (
         *[_INT] * 2,
         _CODE,

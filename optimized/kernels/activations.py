@@ -15,6 +15,21 @@ PER_TOKEN = -1
 
 
 @triton.jit
+def scale_of(largest: tl.tensor) -> tl.tensor:
+    """Return the scales [R] of groups, of their largest magnitudes, float32 [R]."""
+    # The division of two tensors; that by a number would be as good as its name says, or not.
+    step = tl.div_rn(largest, tl.full(largest.shape, 127.0, tl.float32))
+    return tl.maximum(step, 1e-8)
+
+
+@triton.jit
+def codes_of(value: tl.tensor, step: tl.tensor) -> tl.tensor:
+    """Return int8 codes [R, C] of float32 [R, C], one scale a row."""
+    code = rint(tl.div_rn(value, tl.broadcast_to(step[:, None], value.shape)))
+    return tl.minimum(tl.maximum(code, -128.0), 127.0).to(tl.int8)
+
+
+@triton.jit
 def quantize_activations_kernel(
     x: tl.tensor,
     codes: tl.tensor,
@@ -32,17 +47,14 @@ def quantize_activations_kernel(
         inside = (row < rows)[:, None] & (column < columns)[None, :]
         value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
         largest = tl.maximum(largest, tl.max(tl.abs(to_float32(value)), axis=1))
-    # The division of two tensors; that by a number would be as good as its name says, or not.
-    step = tl.maximum(tl.div_rn(largest, tl.full((ROWS,), 127.0, tl.float32)), 1e-8)
+    step = scale_of(largest)
     tl.store(scale + row, step, mask=row < rows)
     for first in range(0, columns, BLOCK):
         column = first + tl.arange(0, BLOCK)
         inside = (row < rows)[:, None] & (column < columns)[None, :]
         place = row[:, None] * columns + column[None, :]
         value = to_float32(tl.load(x + place, mask=inside, other=0.0))
-        code = rint(tl.div_rn(value, tl.broadcast_to(step[:, None], (ROWS, BLOCK))))
-        code = tl.minimum(tl.maximum(code, -128.0), 127.0)
-        tl.store(codes + place, code.to(tl.int8), mask=inside)
+        tl.store(codes + place, codes_of(value, step), mask=inside)
 
 
 def quantize_activations(x: torch.Tensor, group: int) -> tuple[torch.Tensor, torch.Tensor]:

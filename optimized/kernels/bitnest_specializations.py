@@ -33,6 +33,11 @@ from nibblespec.optimized.kernels.nested_reconstruct import dequantize_kernel, l
 from nibblespec.optimized.kernels.parts import add_parts_kernel
 from nibblespec.optimized.kernels.planes import pack_planes_kernel, unpack_planes_kernel
 from nibblespec.optimized.kernels.ptx import Promises
+from nibblespec.optimized.kernels.quantize_transformed import (
+    MOST_ELEMENTS,
+    quantize_transformed_kernel,
+)
+from nibblespec.optimized.kernels.quantize_transformed import warps as warps_of_tile
 
 EXACT = Promises(exact=True)
 WIDE = Promises(exact=True, wide_loads=True)
@@ -182,6 +187,43 @@ def _hadamard() -> Iterator[Specialization]:
     )
 
 
+def _quantize_transformed() -> Iterator[Specialization]:
+    for order, columns, width, lines, x in (
+        (0, 8192, 8192, 1, "*bf16"),  # Llama-3.2-3B
+        (0, MOST_ELEMENTS, MOST_ELEMENTS, 1, "*fp32"),
+        (0, 8192, 128, 1, "*bf16"),
+        (0, 128, 128, 64, "*fp16"),
+        (28, 512, 32 * 512, 32, "*bf16"),  # Meta-Llama-3-8B
+        (28, 512, 128, 32, "*bf16"),
+        (12, 128, 16 * 128, 16, "*fp32"),  # SmolLM2-135M
+    ):
+        of_token = width == lines * columns
+        yield Specialization(
+            name=f"quantize_transformed_{order or 1}_{columns}_{'token' if of_token else width}",
+            kernel=quantize_transformed_kernel,
+            types={
+                "x": x,
+                "had_k": "*fp32",
+                "passed": "*fp32",
+                "codes": "*i8",
+                "scale": "*fp32",
+                "lines": "i32",
+                "factor": "fp32",
+            },
+            constants={
+                "ORDER": order,
+                "LOG": columns.bit_length() - 1,
+                "LINES": lines,
+                "WIDTH": width,
+            },
+            odd=frozenset({"lines"}),
+            promises=Promises(
+                exact=True, divides=True, wide_loads=True, reads_what_it_wrote=order > 0
+            ),
+            num_warps=warps_of_tile(lines * columns),
+        )
+
+
 def _kv() -> Iterator[Specialization]:
     for name, x, width, scatter in (
         ("kv_quantize_bf16", "*bf16", HEAD_DIM, False),
@@ -284,6 +326,7 @@ SPECIALIZATIONS = (
     *_activations(),
     *_linear(),
     *_hadamard(),
+    *_quantize_transformed(),
     *_kv(),
     *_attention(),
 )

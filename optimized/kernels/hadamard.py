@@ -71,6 +71,28 @@ def walsh_hadamard_kernel(
 
 
 @triton.jit
+def times_matrix(
+    of_row: tl.tensor,
+    of_pair: tl.tensor,
+    order: tl.tensor,
+    columns: tl.tensor,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> tl.tensor:
+    """Return [ROWS, COLUMNS]: the sums over l of a row's element l times that of a pair, in order.
+
+    of_row points to the first elements of rows of had_K, of_pair to those of pairs, whose elements
+    are `columns` apart.
+    """
+    y = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for column in range(order):
+        h = tl.load(of_row + column)
+        y = y + h[:, None] * tl.load(of_pair)[None, :]
+        of_pair += columns
+    return y
+
+
+@triton.jit
 def multiply_by_matrix_kernel(
     had_k: tl.tensor,
     x: tl.tensor,
@@ -97,12 +119,7 @@ def multiply_by_matrix_kernel(
     start = r * order * columns + (pair - r * columns)
     # Lanes of no row or pair read what the last of them reads, so that no load needs a mask.
     of_row = had_k + tl.minimum(i, order - 1) * order
-    of_pair = x + start
-    y = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for column in range(order):
-        h = tl.load(of_row + column)
-        y = y + h[:, None] * tl.load(of_pair)[None, :]
-        of_pair += columns
+    y = times_matrix(of_row, x + start, order, columns, ROWS, COLUMNS)
     place = start[None, :] + (i * columns)[:, None]
     inside = (i < order)[:, None] & real_pair[None, :]
     tl.store(out + place, round_to(y * factor, out.dtype.element_ty), mask=inside)
@@ -118,7 +135,7 @@ def hadamard(x: torch.Tensor, had_k: torch.Tensor | None, dtype: torch.dtype) ->
     size = x.shape[-1]
     order = 1 if had_k is None else had_k.shape[0]
     columns = size // order
-    factor = float(torch.tensor(1 / math.sqrt(size), dtype=torch.float32))
+    factor = factor_of(size)
     y, out = x.contiguous(), torch.empty(x.shape, dtype=dtype, device=x.device)
     if x.numel() == 0:
         return out
@@ -132,6 +149,11 @@ def hadamard(x: torch.Tensor, had_k: torch.Tensor | None, dtype: torch.dtype) ->
     if had_k is not None:
         _multiply(had_k, y.to(torch.float32), out, columns, factor)
     return out
+
+
+def factor_of(size: int) -> float:
+    """Return 1/√size, rounded to float32."""
+    return float(torch.tensor(1 / math.sqrt(size), dtype=torch.float32))
 
 
 def _transform(

@@ -9,6 +9,7 @@ from nibblespec.optimized.kernels.kv import kv_dequantize, kv_quantize
 from nibblespec.optimized.kernels.nested_linear import nested_linear
 from nibblespec.optimized.kernels.nested_reconstruct import nested_reconstruct
 from nibblespec.optimized.kernels.planes import pack_planes, unpack_planes
+from nibblespec.optimized.kernels.quantize_transformed import quantize_transformed
 from nibblespec.optimized.kernels.words import pack_words, unpack_words
 from nibblespec.optimized.operations import Operations
 
@@ -26,5 +27,6 @@ OPERATIONS = Operations(
     kv_quantize=kv_quantize,
     kv_dequantize=kv_dequantize,
     kv_attention=kv_attention,
+    quantize_transformed=quantize_transformed,
 )
 """Unchecked; `nibblespec.optimized.registration.register` adds the checks."""

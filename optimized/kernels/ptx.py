@@ -27,6 +27,8 @@ class Promises:
     wide_in: str = ""
     """A file of this package: all loads that are written there are 128 bits wide. Where several
     operands are loaded, one of them keeps `wide_loads` for all."""
+    reads_what_it_wrote: bool = False
+    """Some load is of what other threads of the program stored before; a barrier is between."""
     matrix_instruction: str | None = None
     """A regular expression: products go through such an instruction."""
 
@@ -66,6 +68,8 @@ WIDE_LOAD = re.compile(
 _FILE = re.compile(r'^\s*\.file\s+(\d+) "([^"]+)"', re.MULTILINE)
 _PLACE = re.compile(r"\s*\.loc\s+(\d+) ")
 _LOAD = re.compile(r"\bld\.global|\bcp\.async\.c[ag]\.")
+_STORE = re.compile(r"\bst\.global\b")
+_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.sync\b")
 
 ROUNDING: Mapping[str, re.Pattern[str]] = {
     "bf16": re.compile(r"\bcvt\.rn\.bf16(?:x2)?\.f32\b"),
@@ -96,6 +100,8 @@ def _broken(ptx: str, promises: Promises) -> Iterator[str]:
         yield f"no load of 128 bits; the widest are {_widest_loads(ptx)}"
     if promises.wide_in:
         yield from _narrow_loads(ptx, promises.wide_in)
+    if promises.reads_what_it_wrote:
+        yield from _early_loads(ptx)
     if promises.matrix_instruction and not re.search(promises.matrix_instruction, ptx):
         yield f"no matrix instruction {promises.matrix_instruction}"
 
@@ -116,6 +122,23 @@ def _narrow_loads(ptx: str, file: str) -> Iterator[str]:
         if not WIDE_LOAD.search(load):
             yield f"a load of less than 128 bits in {file}: {load}"
             return
+
+
+def _early_loads(ptx: str) -> Iterator[str]:
+    """Yield what is wrong with loads that come after stores, in the order of the text."""
+    stored, waited, loads = False, False, 0
+    for line in ptx.splitlines():
+        if _STORE.search(line):
+            stored, waited = True, False
+        elif _BARRIER.search(line):
+            waited = True
+        elif stored and _LOAD.search(line):
+            loads += 1
+            if not waited:
+                yield f"a load of what was stored without a barrier between: {line.strip()}"
+                return
+    if not loads:
+        yield "no load after a store, although the kernel reads what it wrote"
 
 
 def _line(text: str, place: int) -> str:

@@ -1,15 +1,15 @@
 """Backends by name, and NumPy backends as operations on tensors."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
 import torch
 from nibblespec.optimized.arrays import FLOAT_DTYPES, SCALE_ZERO_DTYPES, Array, to_array, to_tensor
 from nibblespec.optimized.layout import DashqLayout, group_count
-from nibblespec.optimized.operations import Operations
+from nibblespec.optimized.operations import Operations, one_after_the_other
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Module
+from nibblespec.spec.operations import OPERATIONS
 from torch import Tensor
 
 HOMES = {"torch": "nibblespec.optimized.pytorch", "optimized": "nibblespec.optimized.ops"}
@@ -32,13 +32,14 @@ def operations_of(backend: object) -> Operations:
             raise ValueError(f"backend: expected {' or '.join(HOMES)}, found {backend!r}")
         operations: Operations = import_module(HOMES[backend]).operations
         return operations
-    names = [field.name for field in fields(Operations)]
-    if not any(callable(getattr(backend, name, None)) for name in names):
+    if not any(callable(getattr(backend, name, None)) for name in OPERATIONS):
         raise TypeError(
             f"backend: expected {', '.join(HOMES)}, Operations or an object with operations such "
-            f"as {names[0]}, found {type(backend).__name__}"
+            f"as {OPERATIONS[0]}, found {type(backend).__name__}"
         )
-    return Operations(**{name: _wrapped(backend, name) for name in names})
+    wrapped = {name: _wrapped(backend, name) for name in OPERATIONS}
+    both = one_after_the_other(wrapped["hadamard"], wrapped["quantize_activations"])
+    return Operations(**wrapped, quantize_transformed=both)
 
 
 def _wrapped(backend: object, name: str) -> Callable[..., Any]:

@@ -65,10 +65,11 @@ class NestedLinear(nn.Module):
         x goes through the Hadamard transform, if there is one (in float32, unrounded), is quantized
         to int8, and multiplied. Implements chapters 8 to 10 of the specification.
         """
-        rows = x.reshape(-1, self.in_features)
-        if self.hadamard_order is not None:
-            rows = self.operations.hadamard(rows, self.had_k, torch.float32)
-        codes, scales = self.operations.quantize_activations(rows, self.activation_group)
+        rows, group = x.reshape(-1, self.in_features), self.activation_group
+        if self.hadamard_order is None:
+            codes, scales = self.operations.quantize_activations(rows, group)
+        else:
+            codes, scales = self.operations.quantize_transformed(rows, self.had_k, group)
         lo = None if self.plane == "draft" else self.lo
         y = self.operations.nested_linear(
             codes, scales, self.hi, lo, self.scale, self.bias, self.plane, x.dtype

@@ -6,7 +6,7 @@ invariant to the number of rows is summed by `sums.tree_sum`, never by a matrix 
 point, whose order of summation follows the shape.
 """
 
-from nibblespec.optimized.operations import Operations
+from nibblespec.optimized.operations import Operations, one_after_the_other
 from nibblespec.optimized.portable import (
     activations,
     attention,
@@ -32,5 +32,6 @@ OPERATIONS = Operations(
     kv_quantize=kv.kv_quantize,
     kv_dequantize=kv.kv_dequantize,
     kv_attention=attention.kv_attention,
+    quantize_transformed=one_after_the_other(hadamard.hadamard, activations.quantize_activations),
 )
 """Unchecked; `nibblespec.optimized.registration.register` adds the checks."""

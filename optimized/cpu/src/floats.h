@@ -30,6 +30,12 @@ struct Floats {
   int32_t dtype;
   const void* data;
 
+  // The array from its element `start` on.
+  Floats from(int64_t start) const {
+    const int64_t bytes = dtype == FLOAT32 ? 4 : 2;
+    return {dtype, static_cast<const char*>(data) + start * bytes};
+  }
+
   // The n numbers from `start` on in float32 (exact), and zeros to a multiple of sixteen.
   void widen(int64_t start, int64_t n, Numbers* out) const {
     out->resize((n + LANES - 1) / LANES * LANES);

@@ -7,6 +7,7 @@
 #include "attention.h"
 #include "dashq_linear.h"
 #include "hadamard.h"
+#include "hadamard_activations.h"
 #include "kv.h"
 #include "memory.h"
 #include "nested.h"
@@ -103,6 +104,15 @@ int32_t nibblespec_hadamard(int64_t tokens, int64_t order, int64_t m, int32_t x_
     typed(dtype, out, [&](auto result) {
       hadamard(tokens, order, m, Floats{x_dtype, x}, matrix, scale, result);
     });
+  });
+}
+
+int32_t nibblespec_quantize_transformed(int64_t tokens, int64_t order, int64_t m, int64_t group,
+                                        int32_t x_dtype, const void* x, const float* matrix,
+                                        float factor, int8_t* codes, float* scale) {
+  return guarded([&] {
+    quantize_transformed(tokens, order, m, group, Floats{x_dtype, x}, matrix, factor, codes,
+                         scale);
   });
 }
 

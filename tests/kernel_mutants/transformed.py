@@ -1,0 +1,112 @@
+"""Faults of the kernel that transforms and quantizes in one launch."""
+
+from tests.kernel_mutants.mutant import KernelMutant
+
+FILE = "quantize_transformed.py"
+AT_ONCE = "quantizing_transforms_at_once"
+
+MUTANTS = (
+    KernelMutant(
+        name="scale-of-a-neighbour",
+        fault="codes of all groups of a program are made with its largest scale",
+        file=FILE,
+        old="codes_of(y, step)",
+        new="codes_of(y, tl.max(step, axis=0) + 0.0 * step)",
+        by="check",
+        at=AT_ONCE,
+    ),
+    KernelMutant(
+        name="mix-left-out",
+        fault="lines are transformed and quantized, and not multiplied by had_K",
+        file=FILE,
+        old="times_matrix(of_row, passed + start + column, ORDER, 1 << LOG, LINES, 1 << LOG)",
+        new="tl.load(passed + start + place, mask=inside, other=0.0)",
+        by="check",
+        at=AT_ONCE,
+    ),
+    KernelMutant(
+        name="largest-of-a-line",
+        fault="the scale of a token is that of its first line",
+        file=FILE,
+        old="tl.max(tl.abs(y), axis=1)",
+        new="tl.max(tl.where((tl.arange(0, WIDTH) < 1 << LOG)[None, :], tl.abs(y), 0.0), axis=1)",
+        by="check",
+        at=AT_ONCE,
+    ),
+    KernelMutant(
+        name="lines-that-are-none-widen",
+        fault="lines past a token's are sums of twice the last one, and widen its range",
+        file=FILE,
+        old="tl.reshape(y * factor, ",
+        new="tl.reshape(y * tl.where(line < count, factor, 2 * factor)[:, None], ",
+        by="check",
+        at=AT_ONCE,
+    ),
+    KernelMutant(
+        name="scaled-after-the-scale",
+        fault="1/√n is left out of what is quantized",
+        file=FILE,
+        old="tl.reshape(y * factor, ",
+        new="tl.reshape(y, ",
+        by="check",
+        at=AT_ONCE,
+    ),
+    KernelMutant(
+        name="scale-of-the-first-token",
+        fault="tokens of one scale all write it to the first token's place",
+        file=FILE,
+        old="of_program = first // USED if GROUPS == 1",
+        new="of_program = 0 * first if GROUPS == 1",
+        by="check",
+        at=AT_ONCE,
+    ),
+    KernelMutant(
+        name="codes-past-the-last-token",
+        fault="a program writes codes past the last token's",
+        file=FILE,
+        old="mask=place < count << LOG)",
+        new="mask=place < LINES << LOG)",
+        by="check",
+        at=AT_ONCE,
+    ),
+    KernelMutant(
+        name="int32-lines",
+        fault="offsets into tokens and codes are computed in 32 bits",
+        file=FILE,
+        old="first = tl.program_id(0).to(tl.int64) * USED",
+        new="first = tl.program_id(0) * USED",
+        by="process",
+        at="quantizing_transforms_of_far_rows",
+    ),
+    KernelMutant(
+        name="barrier-left-out",
+        fault="a thread reads what others have yet to write",
+        file=FILE,
+        old="        tl.debug_barrier()\n",
+        new="",
+        by="ptx",
+        at="quantize_transformed_28_512_token",
+        says="without a barrier between",
+    ),
+    KernelMutant(
+        name="contracted-products",
+        fault="products with had_K are fused with the sum that takes them",
+        file="hadamard.py",
+        old="y = y + h[:, None] * tl.load(of_pair)[None, :]",
+        new="y = tl.fma(tl.broadcast_to(h[:, None], y.shape), "
+        "tl.broadcast_to(tl.load(of_pair)[None, :], y.shape), y)",
+        by="ptx",
+        at="quantize_transformed_28_512_token",
+        says="a fused multiply-add",
+    ),
+    KernelMutant(
+        name="approximate-codes",
+        fault="codes are approximate quotients",
+        file="activations.py",
+        old="rint(tl.div_rn(value, tl.broadcast_to(step[:, None], value.shape)))",
+        new="rint(value / step[:, None])",
+        by="ptx",
+        at="quantize_transformed_1_8192_token",
+        says="an approximate division",
+    ),
+)
