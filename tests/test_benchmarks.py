@@ -56,6 +56,7 @@ def test_the_formulas_compute_the_weights() -> None:
         functools.partial(cases.nested_layer, 8, 256, 3),
         functools.partial(cases.activations, 64, 3),
         functools.partial(cases.transform, 4, 64, 3),
+        functools.partial(cases.transform_and_quantization, 4, 64, 3),
         functools.partial(cases.cache_writing, 3),
         functools.partial(cases.attention, 3, 40),
     ],
@@ -90,6 +91,7 @@ def test_cases_cover_both_formats_and_all_rows() -> None:
         "nested_layer",
         "activations",
         "transform",
+        "transform_and_quantization",
         "cache_writing",
         "attention",
     }

@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -201,10 +202,33 @@ def activations(columns: int, tokens: int) -> Case:
 def transform(order: int, columns: int, tokens: int) -> Case:
     """Transform activations."""
     x = operands.activations(tokens, columns)
-    matrix = None if order == 1 else torch.randint(0, 2, (order, order)).to(torch.float32) * 2 - 1
-    arguments = (x, matrix, torch.bfloat16)
+    arguments = (x, _matrix(order), torch.bfloat16)
     shape = f"{order}·{columns // order}"
     return _against_portable("Hadamard", shape, tokens, "hadamard", arguments, 4 * x.numel())
+
+
+def transform_and_quantization(order: int, columns: int, tokens: int) -> Case:
+    """Transform activations and quantize them: at once, and in two operations."""
+    x, matrix = operands.activations(tokens, columns), _matrix(order)
+    at_once = _against_portable(
+        "Hadamard, then A8",
+        f"{order}·{columns // order}",
+        tokens,
+        "quantize_transformed",
+        (x, matrix, -1),
+        3 * x.numel(),
+    )
+
+    def two() -> tuple[Tensor, Tensor]:
+        return operations.quantize_activations(operations.hadamard(x, matrix, torch.float32), -1)
+
+    # Between the two, float32 is written and read.
+    both = Contestant("two operations", two, 11 * x.numel(), 0)
+    return replace(at_once, contestants=(*at_once.contestants, both))
+
+
+def _matrix(order: int) -> Tensor | None:
+    return None if order == 1 else torch.randint(0, 2, (order, order)).to(torch.float32) * 2 - 1
 
 
 def cache_writing(tokens: int) -> Case:
@@ -273,6 +297,7 @@ def all_cases(rows: Sequence[int]) -> Iterator[functools.partial[Case]]:
         yield functools.partial(activations, 8192, tokens)
         for order, columns in shapes.HADAMARD_WIDTHS:
             yield functools.partial(transform, order, columns, tokens)
+            yield functools.partial(transform_and_quantization, order, columns, tokens)
         yield functools.partial(cache_writing, tokens)
         if tokens <= 64:
             yield functools.partial(attention, tokens, 4096)
