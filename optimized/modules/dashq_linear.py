@@ -7,7 +7,7 @@ import torch
 from nibblespec.optimized.arrays import FLOAT_DTYPES, SCALE_ZERO_DTYPES
 from nibblespec.optimized.checks import check_tensor
 from nibblespec.optimized.layout import layout_of
-from nibblespec.optimized.modules.packed import moving
+from nibblespec.optimized.modules.packed import forward_only, moving
 from nibblespec.optimized.operations import Operations
 from nibblespec.spec.dashq_packed_linear.v1.dtypes import canonical_dtype
 from nibblespec.spec.dashq_packed_linear.v1.layout import word_count
@@ -63,13 +63,14 @@ class DashQLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return linear_dtype [..., N] for x in linear_dtype [..., K].
 
-        Raises TypeError for another dtype and ValueError for another width.
+        Raises TypeError for another dtype and ValueError for another width; a backward pass through
+        the result raises RuntimeError.
         """
         check_tensor(x, "x", self.dtype, ("...", self.layout.columns))
         rows = x.reshape(-1, self.layout.columns)
         weight = self.W_q_packed, self.scale, self.zero
         y = self.operations.dashq_linear(rows, *weight, self.bias, self.layout)
-        return y.view(*x.shape[:-1], self.layout.rows)
+        return forward_only(y.view(*x.shape[:-1], self.layout.rows), x)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         moved: Self = super()._apply(moving(fn), recurse)  # type: ignore[no-untyped-call]  # torch has no types for it

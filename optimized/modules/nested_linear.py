@@ -5,7 +5,7 @@ from typing import Self
 
 import torch
 from nibblespec.optimized.checks import PLANES
-from nibblespec.optimized.modules.packed import moving
+from nibblespec.optimized.modules.packed import forward_only, moving
 from nibblespec.optimized.operations import Operations
 from nibblespec.spec.bitnest_package.v1.manifest import Layer
 from torch import Tensor, nn
@@ -63,7 +63,8 @@ class NestedLinear(nn.Module):
         """Return x's dtype [..., N] for x float16, bfloat16 or float32 [..., K].
 
         x goes through the Hadamard transform, if there is one (in float32, unrounded), is quantized
-        to int8, and multiplied. Implements chapters 8 to 10 of the specification.
+        to int8, and multiplied. A backward pass through the result raises RuntimeError. Implements
+        chapters 8 to 10 of the specification.
         """
         rows, group = x.reshape(-1, self.in_features), self.activation_group
         if self.hadamard_order is None:
@@ -74,7 +75,7 @@ class NestedLinear(nn.Module):
         y = self.operations.nested_linear(
             codes, scales, self.hi, lo, self.scale, self.bias, self.plane, x.dtype
         )
-        return y.view(*x.shape[:-1], self.out_features)
+        return forward_only(y.view(*x.shape[:-1], self.out_features), x)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         moved: Self = super()._apply(moving(fn), recurse)  # type: ignore[no-untyped-call]  # torch has no types for it
