@@ -7,6 +7,10 @@ import pytest
 import torch
 from nibblespec.optimized import load_model
 from nibblespec.optimized.convert import convert
+from nibblespec.optimized.modules.attention import attention
+from nibblespec.optimized.modules.nested_cache import NestedCache, Offsets
+from nibblespec.optimized.pytorch import operations
+from torch import nn
 
 from tests.convert_models import save_model
 
@@ -50,3 +54,12 @@ def test_a_packed_layer_gives_no_gradient(
     y = linear(x)
     with pytest.raises(RuntimeError, match="packed weights are for inference"):
         y.sum().backward()
+
+
+def test_a_nested_cache_gives_no_gradient_and_holds_no_graph() -> None:
+    cache = NestedCache(operations, [Offsets()])
+    x = torch.ones(1, 2, 3, 8, requires_grad=True)
+    y, _ = attention(nn.Identity(), x, *cache.update(x, x, 0), None, 0.3)
+    assert not any(buffer.requires_grad for buffer in cache.layers[0].buffers)
+    with pytest.raises(RuntimeError, match="packed weights are for inference"):
+        y.sum().backward()  # type: ignore[no-untyped-call]

@@ -1,6 +1,7 @@
 """Speculative decoding: the target's own tokens, whatever is drafted, and no trace of drafts."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import torch
 from nibblespec.optimized import load_model, nested_cache, select_plane, speculate
 from nibblespec.optimized.convert import convert
 from nibblespec.optimized.models import speculation
+from nibblespec.optimized.models.cache import cache_argument
 from nibblespec.optimized.modules.nested_cache import NestedLayer
 from nibblespec.optimized.modules.rowwise import ROWS
 from nibblespec.optimized.pytorch import operations as torch_operations
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.convert_models import save_model
 from tests.speculative_runs import (
@@ -177,3 +179,63 @@ def test_a_model_that_is_not_nested_is_refused(tmp_path: Path) -> None:
     convert(save_model(tmp_path / "model", "llama"), tmp_path / "out", to="dashq", group_size=16)
     with pytest.raises(ValueError, match="expected one of bitnest-package-v1, found DashQLinear"):
         speculate(load_model(tmp_path / "out"), PROMPT, 2, max_new_tokens=4)
+
+
+@pytest.mark.parametrize("model", [None, nn.Linear(2, 2)])
+def test_what_is_no_model_is_refused(model: object) -> None:
+    with pytest.raises(ValueError, match="model: expected one of bitnest-package-v1, found"):
+        speculate(model, PROMPT, 2, max_new_tokens=4)
+
+
+@pytest.mark.parametrize("call", [1, 2, 4, 7])
+def test_an_exception_leaves_cache_and_model_as_they_were(package: Path, call: int) -> None:
+    tiny = load_model(package)
+    cache, alone = nested_cache(tiny, fresh_from=3), nested_cache(tiny, fresh_from=3)
+    for each in (cache, alone):
+        tiny(PROMPT, **{cache_argument(tiny): each})
+    calls: list[object] = []
+
+    def fail(*_: object) -> None:
+        calls.append(None)
+        if len(calls) == call:
+            raise MemoryError
+
+    hook = tiny.model.layers[1].mlp.register_forward_pre_hook(fail)
+    with pytest.raises(MemoryError):
+        speculate(tiny, PROMPT, 3, max_new_tokens=12, cache=cache)
+    hook.remove()
+    for one, other in zip(cache.layers, alone.layers, strict=True):
+        assert (one.length, one.plane, one.fresh_from) == (9, "target", 3)
+        assert all(
+            torch.equal(x[:, :, :9], y[:, :, :9])
+            for x, y in zip(one.buffers, other.buffers, strict=True)
+        )
+    assert {one.plane for one in tiny.modules() if hasattr(one, "plane")} == {"target"}
+    found = speculate(tiny, PROMPT, 3, max_new_tokens=12, cache=cache).tokens
+    assert torch.equal(found, speculate(tiny, PROMPT, 0, max_new_tokens=12, cache=alone).tokens)
+
+
+def test_threads_that_share_a_model_decode_what_each_would_alone(model: Any) -> None:  # noqa: ANN401
+    prompts = [PROMPT + shift for shift in range(4)]
+
+    def decode(prompt: Tensor, gamma: int = 3) -> list[int]:
+        tokens: list[int] = speculate(model, prompt, gamma, max_new_tokens=24).tokens.tolist()
+        return tokens
+
+    with ThreadPoolExecutor(len(prompts)) as threads:
+        found = list(threads.map(decode, prompts))
+    assert found == [decode(prompt, 0) for prompt in prompts]
+
+
+def test_tokens_of_any_integer_type_end_decoding(model: Any) -> None:  # noqa: ANN401
+    whole = speculate(model, PROMPT, 0, max_new_tokens=20).tokens
+    stop = whole[5:6]
+    for eos in (stop, stop.numpy(), {int(stop)}):
+        found = speculate(model, PROMPT, 6, max_new_tokens=20, eos=eos).tokens.tolist()
+        assert found == whole.tolist()[: whole.tolist().index(int(stop)) + 1]
+
+
+def test_memory_is_not_taken_for_tokens_that_may_never_come(model: Any) -> None:  # noqa: ANN401
+    stop = int(speculate(model, PROMPT, 0, max_new_tokens=1).tokens)
+    found = speculate(model, PROMPT, 2, max_new_tokens=10**15, eos=(stop,)).tokens
+    assert found.tolist() == [stop]

@@ -19,7 +19,7 @@ from nibblespec.optimized.models.skeleton import (
     state_names,
 )
 from nibblespec.optimized.modules import DenseLinear, NestedLinear, RMSNorm
-from nibblespec.optimized.modules.attention import NAME
+from nibblespec.optimized.modules.attention import NAME, before_call
 from nibblespec.optimized.modules.rowwise import RotaryEmbedding, SiLU
 from nibblespec.optimized.operations import Operations
 from nibblespec.spec.bitnest_package.v1.layout import AUX, expected_tensors
@@ -72,6 +72,7 @@ def load_bitnest(
     for layer in model.model.layers:
         layer.mlp.act_fn = SiLU()
     model.model.rotary_emb = RotaryEmbedding(model.model.rotary_emb)
+    model.model.register_forward_pre_hook(before_call, with_kwargs=True)
     read_generation_config(model, folder)
     return model
 

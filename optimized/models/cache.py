@@ -25,10 +25,8 @@ def nested_cache(
     check_integer(capacity, "capacity", 0)
     if fresh_from is not None:
         check_integer(fresh_from, "fresh_from", 0)
-    attentions = [layer.self_attn for layer in model.model.layers]
+    attentions = nested_attentions(model)
     first = attentions[0].k_proj
-    if not isinstance(first, NestedLinear):
-        raise ValueError(f"model: expected one of bitnest-package-v1, found {type(first).__name__}")
     width = attentions[0].head_dim
     if rotate and width & (width - 1):
         raise ValueError(f"rotate: expected a head_dim that is a power of two, found {width}")
@@ -41,6 +39,17 @@ def nested_cache(
     )
     cache.select_plane(first.plane)
     return cache
+
+
+def nested_attentions(model: Any) -> list[Any]:  # noqa: ANN401
+    """Return the attentions of a nested model; raise ValueError for another model."""
+    layers = getattr(getattr(model, "model", None), "layers", ())
+    attentions = [getattr(layer, "self_attn", None) for layer in layers]
+    linears = [getattr(one, "k_proj", None) for one in attentions]
+    if not linears or not isinstance(linears[0], NestedLinear):
+        found = type(linears[0] if linears and linears[0] is not None else model).__name__
+        raise ValueError(f"model: expected one of bitnest-package-v1, found {found}")
+    return attentions
 
 
 def cache_argument(model: Any) -> str:  # noqa: ANN401

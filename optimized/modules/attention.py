@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from nibblespec.optimized.modules.nested_cache import Fresh, NestedLayer
+from nibblespec.optimized.modules.nested_cache import Fresh, NestedCache, NestedLayer
+from nibblespec.optimized.modules.packed import forward_only
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
@@ -30,10 +31,7 @@ def attention(
     """
     del module
     if attention_mask is not None:
-        raise ValueError(
-            f"attention_mask: expected shape [B, L], found {list(attention_mask.shape)}; a query "
-            f"sees all positions up to its own"
-        )
+        raise _own_mask(attention_mask)
     if isinstance(key, NestedLayer):
         y = _cached(query, key, scaling)
     elif isinstance(key, Fresh):
@@ -46,7 +44,7 @@ def attention(
 def _cached(query: Tensor, layer: NestedLayer, scaling: float) -> Tensor:
     k_hi, k_lo, k_scale, v_hi, v_lo, v_scale = layer.buffers
     draft = layer.plane == "draft"
-    return layer.operations.kv_attention(
+    y = layer.operations.kv_attention(
         layer.rotated(query),
         k_hi,
         None if draft else k_lo,
@@ -60,6 +58,7 @@ def _cached(query: Tensor, layer: NestedLayer, scaling: float) -> Tensor:
         scaling,
         query.dtype,
     )
+    return forward_only(y, query)
 
 
 def _plain(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
@@ -104,6 +103,33 @@ def mask(
             "attention_mask: expected ones alone, found zeros; run sequences of different lengths "
             "one by one, since the nested cache has one length"
         )
+
+
+def before_call(decoder: nn.Module, _: tuple[Any, ...], given: dict[str, Any]) -> None:
+    """Refuse what would be refused when some layers have written to the cache, but not all.
+
+    A hook of the module that holds the decoder layers. A cache forgets what an interrupted call has
+    left in some of its layers.
+    """
+    attention_mask = given.get("attention_mask")
+    if isinstance(attention_mask, Tensor) and attention_mask.ndim != 2:
+        raise _own_mask(attention_mask)
+    cache = given.get("cache", given.get("past_key_values"))
+    if isinstance(cache, NestedCache):
+        layers: Any = decoder.layers
+        if len(cache.layers) != len(layers):
+            raise ValueError(
+                f"cache: expected one of {len(layers)} layers, as the model has, found one of "
+                f"{len(cache.layers)}; nested_cache makes one for a model"
+            )
+        cache.rollback(cache.get_seq_length())
+
+
+def _own_mask(attention_mask: Tensor) -> ValueError:
+    return ValueError(
+        f"attention_mask: expected shape [B, L], found {list(attention_mask.shape)}; a query sees "
+        f"all positions up to its own"
+    )
 
 
 AttentionInterface.register(NAME, attention)

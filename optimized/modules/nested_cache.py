@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from nibblespec.optimized import triton_mode  # noqa: F401  # before transformers is imported
@@ -29,7 +29,20 @@ class Offsets:
     values: Tensor | None = None
 
 
-class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transformers has no types
+class _NoTensor:
+    """What only our attention reads: another one, which looks for a tensor, is told so."""
+
+    if not TYPE_CHECKING:  # for the checker, an attribute that is not there stays an error
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            raise AttributeError(
+                f"{name}: a nested cache is read by the attention of models of bitnest-package-v1, "
+                f'and found another one; call set_attn_implementation("nibblespec") where it was '
+                f"changed, and give other models a cache of transformers"
+            )
+
+
+class NestedLayer(_NoTensor, CacheLayerMixin):  # type: ignore[no-untyped-call]  # transformers has no types
     """Keys and values of one layer: two nibble planes and one scale for each token and head.
 
     Buffers have the capacity L: planes uint8 [B, Hkv, L, D/2], scales float32 [B, Hkv, L]. Past
@@ -70,26 +83,38 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
         """Write keys and values [B, Hkv, M, D] behind those that are there.
 
         Returns what the attention function reads, twice: this layer, or for a fresh call the keys
-        and values as they are. Implements 11.1 and 11.3 of the specification.
+        and values as they are. Raises ValueError for other numbers of sequences, heads or columns
+        than it holds. Implements 11.1 and 11.3 of the specification.
         """
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        if key_states.shape[0] != self.buffers[0].shape[0]:
-            held, found = self.buffers[0].shape[0], key_states.shape[0]
-            raise ValueError(f"batch: expected {held} sequences, as the cache has, found {found}")
+        if self.is_initialized:
+            self._check(key_states)
         start, count = self.length, key_states.shape[2]
-        self.reserve(start + count)
-        keys = self.rotated(key_states)
+        keys, values = self.rotated(key_states.detach()), value_states.detach()
         fresh = self.fresh_from is not None and count >= self.fresh_from
-        read = self._fresh(keys, value_states) if fresh else self
+        read = self._fresh(keys, values) if fresh else self
         written = (
             *self.operations.kv_quantize(keys, self.k_offset),
-            *self.operations.kv_quantize(value_states, self.v_offset),
+            *self.operations.kv_quantize(values, self.v_offset),
         )
+        self.reserve(start + count)
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
         for buffer, part in zip(self.buffers, written, strict=True):
             buffer[:, :, start : start + count] = part
         self.length = start + count
         return read, read
+
+    def _check(self, keys: Tensor) -> None:
+        batch, heads, _, half = self.buffers[0].shape
+        if keys.shape[0] != batch:
+            raise ValueError(
+                f"batch: expected {batch} sequences, as the cache has, found {keys.shape[0]}"
+            )
+        if (keys.shape[1], keys.shape[3]) != (heads, 2 * half):
+            raise ValueError(
+                f"keys: expected {heads} heads of width {2 * half}, as the cache has, found "
+                f"{keys.shape[1]} of {keys.shape[3]}; nested_cache makes one for a model"
+            )
 
     def _fresh(self, keys: Tensor, values: Tensor) -> "Fresh":
         """Return all keys and values for a fresh call: those of the cache, and these unquantized.
@@ -135,16 +160,12 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
         """
         if not 0 <= length <= self.length:
             raise ValueError(f"length: expected 0 … {self.length}, found {length}")
+        if length == self.length:
+            return
         # strict=False: nothing is written before the buffers are made.
         for buffer, empty in zip(self.buffers, _EMPTY, strict=False):
             buffer[:, :, length : self.length] = empty
         self.length = length
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last positions: -n forgets n of them, as transformers counts."""
-        if tokens_to_remove > 0:
-            raise ValueError(f"tokens_to_remove: expected at most 0, found {tokens_to_remove}")
-        self.rollback(self.length + tokens_to_remove)
 
     def reset(self) -> None:
         """Forget everything, the number of sequences too."""
@@ -180,7 +201,7 @@ class NestedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # transfor
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(_NoTensor):
     """Keys without their offset, and values, float32 [B, Hkv, L, D], that a fresh call reads."""
 
     layer: NestedLayer
@@ -234,6 +255,18 @@ class NestedCache(Cache):
         """Say from how many tokens on a call is fresh, from now on; None: no call is."""
         for layer in self.layers:
             layer.fresh_from = fresh_from
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return how many positions all layers hold: a call that is interrupted reaches some."""
+        del layer_idx
+        lengths = [layer.length for layer in self.layers]
+        return min(lengths) if lengths else 0
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forget the last positions: -n forgets n of them, as transformers counts."""
+        if tokens_to_remove > 0:
+            raise ValueError(f"tokens_to_remove: expected at most 0, found {tokens_to_remove}")
+        self.rollback(self.get_seq_length() + tokens_to_remove)
 
     def rollback(self, length: int) -> None:
         """Forget all positions from `length` on, in every layer, as if never written.
