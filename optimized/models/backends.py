@@ -1,7 +1,10 @@
 """Backends by name, and NumPy backends as operations on tensors."""
 
+import copyreg
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from pickle import PicklingError
 from typing import Any
 
 import torch
@@ -40,6 +43,36 @@ def operations_of(backend: object) -> Operations:
     wrapped = {name: _wrapped(backend, name) for name in OPERATIONS}
     both = one_after_the_other(wrapped["hadamard"], wrapped["quantize_activations"])
     return Operations(**wrapped, quantize_transformed=both)
+
+
+class _Unnamed:
+    """Operations that another process does not find by name: they are copied, and not pickled."""
+
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
+
+    def __deepcopy__(self, _: object) -> "_Unnamed":
+        return self
+
+    def __reduce__(self) -> str:
+        raise PicklingError(
+            f"operations: expected those of {' or '.join(HOMES)}, found others, which no other "
+            f"process can find; give it the folder's name, and have it call load_model"
+        )
+
+
+def _named(operations: Operations) -> tuple[Callable[..., Operations], tuple[object]]:
+    """Return what pickle and copy make operations of: a model is pickled without its backend."""
+    homes = ((name, sys.modules.get(home)) for name, home in HOMES.items())
+    known = (name for name, home in homes if getattr(home, "operations", None) is operations)
+    return _restored, (next(known, _Unnamed(operations)),)
+
+
+def _restored(found: str | _Unnamed) -> Operations:
+    return found.operations if isinstance(found, _Unnamed) else operations_of(found)
+
+
+copyreg.pickle(Operations, _named)
 
 
 def _wrapped(backend: object, name: str) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from nibblespec.optimized.operations import Operations
 from nibblespec.spec.dashq_packed_linear.v1.dtypes import canonical_dtype
 from nibblespec.spec.dashq_packed_linear.v1.layout import expected_tensors
 from nibblespec.spec.dashq_packed_linear.v1.manifest import Manifest, Module
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 _EXPERT = re.compile(rf"(?P<parent>.+)\.(?P<list>{'|'.join(LISTS)})\.(?P<number>[0-9]+)")
@@ -187,8 +188,14 @@ def _replace_experts(
         raise LoadError(f"{listed(unknown)}: no such experts in {type(model).__name__}")
     for name, _ in list(fused.named_parameters(recurse=False)):
         delattr(fused, name)  # its weights; its activation is still needed
-    activation = fused._apply_gate if gated else fused.act_fn
+    activation = partial(_gate, fused) if gated else fused.act_fn
     replace(model, here, PackedExperts(lists[first], lists["down_proj"], activation, gated=gated))
+
+
+def _gate(fused: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+    """Return what experts make of gates and ups; transformers' method itself is not pickled."""
+    y: Tensor = fused._apply_gate(x)
+    return y
 
 
 def _sources(model: Any, names: Names, stored: Mapping[str, Stored]) -> dict[str, Stored]:  # noqa: ANN401
