@@ -124,9 +124,13 @@ def test_a_numpy_backend_computes_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("tokens", [31, 32, 33, 65])
-@pytest.mark.parametrize(("order", "columns"), [(1, 8192), (12, 1024)])
-def test_tokens_of_several_blocks_are_all_computed(tokens: int, order: int, columns: int) -> None:
-    sample = Sample(order, columns, -1, tokens, torch.bfloat16, 0, True, False, ())
+@pytest.mark.parametrize(
+    ("order", "columns", "group"), [(1, 8192, -1), (1, 8192, 64), (12, 1024, -1)]
+)
+def test_tokens_of_several_blocks_are_all_computed(
+    tokens: int, order: int, columns: int, group: int
+) -> None:
+    sample = Sample(order, columns, group, tokens, torch.bfloat16, 0, True, False, ())
     expect_the_bits_of_both(operations, sample, "cpu")
 
 
