@@ -255,6 +255,10 @@ BITNEST: dict[str, tuple[Change, str]] = {
         document("config.json", lambda found: found.update(hidden_act="gelu")),
         "hidden_act: expected silu, found gelu",
     ),
+    "a window over the cache": (
+        document("config.json", lambda found: found.update(sliding_window=4)),
+        "sliding_window: expected None, found 4",
+    ),
     "angles that depend on the length": (
         document(
             "config.json",

@@ -41,6 +41,8 @@ def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         ("rope_parameters", 3),
         ("model_type", "no such"),
         ("model_type", {}),
+        ("text_config", {}),
+        ("text_config", "x"),
     ],
 )
 def test_a_value_that_makes_no_model_is_refused_in_one_line(

@@ -82,3 +82,13 @@ def test_a_backend_that_no_other_process_finds_is_copied_and_not_pickled(
     for one in (model, nested_cache(model)):
         with pytest.raises(pickle.PicklingError, match="give it the folder's name, and have it"):
             pickle.dumps(one)
+
+
+@pytest.mark.parametrize("to", ["dashq", "bitnest"])
+def test_transformers_does_not_save_what_it_would_not_load(
+    to: Literal["dashq", "bitnest"], tmp_path: Path
+) -> None:
+    model = load_model(package(tmp_path, to, "llama"))
+    with pytest.raises(TypeError, match=r"save_pretrained: .* copy the checkpoint's folder"):
+        copy.deepcopy(model).save_pretrained(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()

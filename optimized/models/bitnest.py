@@ -84,6 +84,7 @@ def _check_config(folder: Path, config: Any, manifest: Manifest) -> None:  # noq
         ("model_type", (manifest.arch,), config.model_type),
         ("hidden_act", ("silu",), getattr(config, "hidden_act", "silu")),
         ("use_sliding_window", (False,), bool(getattr(config, "use_sliding_window", False))),
+        ("sliding_window", (None,), getattr(config, "sliding_window", None)),
         ("rope_type", STATIC_ROPE, rope.get("rope_type", "default")),
     ):
         if found not in expected:

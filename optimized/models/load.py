@@ -82,13 +82,24 @@ def assemble(
                 stored = stored_tensors(checkpoint_files(folder))
                 check_index(folder, stored)
             if isinstance(manifest, BitnestManifest):
-                return load_bitnest(folder, manifest, stored, operations, device, dtype)
-            return load_dashq(folder, manifest, stored, operations, device, dtype)
+                model = load_bitnest(folder, manifest, stored, operations, device, dtype)
+            else:
+                model = load_dashq(folder, manifest, stored, operations, device, dtype)
     except LoadError as error:
         message = str(error)
         if not message.startswith(str(folder)):
             message = f"{folder}: {message}"
         raise LoadError(message) from error.__cause__
+    model.save_pretrained = _refuse_saving
+    return model
+
+
+def _refuse_saving(*_: object, **__: object) -> None:
+    """Keep transformers from writing a folder that it would fill up with random weights."""
+    raise TypeError(
+        "save_pretrained: expected nothing to save, since packed weights do not change; copy the "
+        "checkpoint's folder, or pickle the model"
+    )
 
 
 def _place(device: object) -> torch.device:

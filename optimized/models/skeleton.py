@@ -22,9 +22,14 @@ def read_config(folder: Path) -> Any:  # noqa: ANN401  # a configuration of any 
     if not file.is_file():
         raise LoadError(f"{file}: is missing; expected the base model's configuration")
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # whatever its checks of a configuration raise
         raise LoadError(f"{file}: transformers cannot read it: {_line(error)}") from error
+    text = config.get_text_config()
+    if not isinstance(text, PretrainedConfig):
+        kind = type(text).__name__
+        raise LoadError(f"{file}: text_config: expected none for this model_type, found {kind}")
+    return config
 
 
 def build(auto: Any, config: PretrainedConfig, dtype: torch.dtype, **options: Any) -> Any:  # noqa: ANN401
