@@ -62,8 +62,9 @@ def convert(
 ) -> None:
     """Convert a model to a checkpoint, its weights rounded to nearest.
 
-    OUT is written whole or not at all, and memory does not grow with the model. The exit status is
-    0 where the checkpoint was written, 2 where it was not.
+    OUT is written whole or not at all, and memory does not grow with the model. What load_model
+    would refuse is refused before anything is written. The exit status is 0 where the checkpoint
+    was written, 2 where it was not.
     """
     try:
         from nibblespec.optimized.convert import ConversionError

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 from nibblespec.optimized.convert import ConversionError, convert, folder
@@ -38,6 +40,10 @@ def test_a_killed_conversion_leaves_the_old_checkpoint_or_the_new_one(
     assert killed > 20
     # Some were killed after the exchange, while they removed the old folder.
     assert 0 < finished < killed
+
+
+def unwanted(_done: int, _total: int) -> None:
+    pytest.fail("something was converted")
 
 
 def test_nothing_is_left_beside_a_checkpoint(model: Path, tmp_path: Path) -> None:
@@ -147,7 +153,7 @@ def test_a_name_that_is_too_long_is_refused_before_anything_is_done(
     place: str, model: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConversionError, match="cannot be written: File name too long"):
-        convert(model, tmp_path / place, to="dashq", progress=lambda *_: pytest.fail("it began"))
+        convert(model, tmp_path / place, to="dashq", progress=unwanted)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -155,6 +161,32 @@ def test_a_name_that_is_too_long_is_refused_before_anything_is_done(
 def test_a_name_that_the_file_system_takes_is_taken(name: str, model: Path, tmp_path: Path) -> None:
     convert(model, tmp_path / name, to="dashq")
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("place", ["out", "new/out"])
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_done(
+    place: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.access
+    # Root may write anywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and real(path, mode))
+    with pytest.raises(ConversionError, match=f"{place}: cannot be written: Permission denied"):
+        convert(model, tmp_path / place, to="dashq", calibrate=tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_a_checkpoint_that_has_no_room_is_refused_before_it_is_written(
+    target: Literal["dashq", "bitnest"],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = SimpleNamespace(f_bavail=2, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    with pytest.raises(ConversionError, match=r": expected [\d,]+ bytes of space, found 8,192"):
+        convert(model, tmp_path / "out", to=target, group_size=16, progress=unwanted)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_to_itself_is_not_replaced(model: Path, tmp_path: Path) -> None:

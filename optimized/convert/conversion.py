@@ -47,7 +47,8 @@ def convert(
 
     Weights are rounded to nearest, unless `calibrate` is given. They are read and written in
     blocks: memory does not grow with the model, for `bitnest` with its largest layer (twice that in
-    float32).
+    float32). Before anything is written, `load_model` is asked whether it would take the result,
+    where transformers is installed and knows the architecture.
 
     to: `dashq` takes any causal language model, `bitnest` Llama and Qwen2.
     bits: of a dashq code, 1 to 8.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nibblespec.optimized.convert.errors import ConversionError
 from nibblespec.optimized.convert.source import SINGLE
 from torch import Tensor
 
@@ -86,7 +87,19 @@ class TensorFiles:
 def tensor_files(
     folder: Path, plan: Mapping[str, Sequence[Planned]], metadata: Mapping[str, Mapping[str, str]]
 ) -> Iterator[TensorFiles]:
-    """Open the files of a plan (file name → tensors) to be filled; sync them at the end."""
+    """Open the files of a plan (file name → tensors) to be filled; sync them at the end.
+
+    Raises ConversionError where there is no room for them.
+    """
+    space = os.statvfs(folder)
+    free, size = (
+        space.f_bavail * space.f_frsize,
+        sum(t.size for all_ in plan.values() for t in all_),
+    )
+    if size > free:
+        raise ConversionError(
+            f"{folder.absolute().parent}: expected {size:,} bytes of space, found {free:,}"
+        )
     files = TensorFiles()
     with ExitStack() as stack:
         descriptors = []

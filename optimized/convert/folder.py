@@ -66,10 +66,10 @@ def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
     """Require a place where a checkpoint can be written.
 
     Raises ConversionError where `out` is there already and is not to be overwritten, is no
-    checkpoint, holds the source, or has a name that the file system does not take.
+    checkpoint, holds the source, or is where the file system takes no such name, or none at all.
     """
     try:
-        _check_names(out.absolute())
+        _check_place(out.absolute())
     except OSError as error:
         raise ConversionError(f"{out}: cannot be written: {error.strerror}") from error
     here, there = (Path(os.path.realpath(path)) for path in (out, source))
@@ -93,14 +93,19 @@ def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
         )
 
 
-def _check_names(path: Path) -> None:
-    """Raise OSError for a name that is too long, also in folders that are not there yet."""
+def _check_place(path: Path) -> None:
+    """Raise OSError for a name that is too long, and where nothing can be written.
+
+    That is said of folders that are not there yet, too.
+    """
     with suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
     there = next(folder for folder in path.parents if folder.is_dir())
     for name in path.relative_to(there).parts:
         with suppress(FileNotFoundError):
             (there / name).lstat()
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _hidden(out: Path, what: str) -> str:
