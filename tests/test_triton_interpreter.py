@@ -37,6 +37,15 @@ def product_kernel(a: tl.tensor, b: tl.tensor, y: tl.tensor, width: tl.constexpr
     tl.store(y + row[:, None] * 32 + column[None, :], product)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def sum_kernel(x: tl.tensor, y: tl.tensor) -> None:
+    """Write the sum of as many numbers as the first of them says, one int32."""
+    total = 0
+    for place in range(tl.load(x)):
+        total += tl.load(x + place)
+    tl.store(y, total)
+
+
 def product(a: Tensor, b: Tensor) -> Tensor:
     y = torch.empty(16, 32)
     launch(product_kernel, 1, a, b, y, exact=False, width=a.shape[1])
@@ -74,6 +83,21 @@ def test_what_is_patched_is_as_it_was_after_a_launch_and_after_a_fault() -> None
 
 def test_whole_numbers_overflow_as_on_a_device() -> None:
     assert next_number(LARGEST) == -LARGEST - 1
+
+
+def test_a_loop_ends_where_an_array_of_one_element_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patch_as_triton_3_6(tensor: Any, scope: Any) -> None:  # noqa: ANN401  # Triton has no types
+        patch_tensor(tensor, scope)
+        # What NumPy 2.5 says where it gets an array of one element.
+        scope.set_attr(tensor, "__index__", lambda _: int("only 0-dimensional arrays"))
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patch_as_triton_3_6)
+    x = torch.tensor([3, 4, 5, 6], dtype=torch.int32)
+    y = torch.empty(1, dtype=torch.int32)
+    launch(sum_kernel, 1, x, y, exact=True)
+    assert int(y) == 12
 
 
 @pytest.mark.parametrize("axis", [0, 1])

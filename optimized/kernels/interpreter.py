@@ -6,9 +6,12 @@ of all dtypes for every load and cast; and it computes every sum and product of 
 second time, to find overflows that it then says nothing of, unless it debugs. All that is done
 once here, with the same results.
 
-And it leaves tl.dot to a matrix library, which on some processors adds up the last rows of a tile
+It leaves tl.dot to a matrix library, which on some processors adds up the last rows of a tile
 in another order than the first ones. Matrix units do not, so each element is a product by itself
-here. What the installed version does not have is left alone.
+here.
+
+And Triton 3.6 takes an array of one element for a number, such as for the end of a loop, which is
+an error since NumPy 2.5. What the installed version does not have is left alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -79,8 +82,19 @@ def _by_element(create_dot: Callable[..., Any]) -> Callable[..., Any]:
     return product
 
 
+def _with_numbers(patch_tensor: Callable[..., None]) -> Callable[..., None]:
+    """Patch tensors so that one element is a number, whatever its array's shape."""
+
+    def patch(tensor: Any, scope: Any) -> None:  # noqa: ANN401  # Triton's class and its scope
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda one: int(one.handle.data.item()))
+
+    return patch
+
+
 _ADAPTED = {
     (interpreter, "_patch_lang"): _patched_once,
+    (interpreter, "_patch_lang_tensor"): _with_numbers,
     (interpreter, "_get_np_dtype"): _remembered,
     (interpreter.InterpreterBuilder, "create_dot"): _by_element,
 }

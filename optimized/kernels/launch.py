@@ -4,7 +4,6 @@ Dtypes, shapes and sizes are checked before, by `nibblespec.optimized.checked`. 
 for granted on top of that, where tensors are and how they lie in memory, is checked here.
 """
 
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
@@ -96,7 +95,5 @@ def _on(device: torch.device) -> AbstractContextManager[object]:
 @contextmanager
 def _interpreting() -> Iterator[None]:
     """Silence NumPy, which the interpreter computes in: that numbers overflow is no news."""
-    with adapted(), np.errstate(all="ignore"), warnings.catch_warnings():
-        # Triton 3.6 converts arrays of one element to numbers.
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with adapted(), np.errstate(all="ignore"):
         yield
