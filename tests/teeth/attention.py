@@ -11,7 +11,6 @@ CALL = """\
         _, weights = scores_and_weights(given.queries[batch, head, m], keys, given.softmax_scale)
         result[batch, head, m] = weighted_mean(weights, values)
 """
-MEAN = "        result[batch, head, m] = weighted_mean(weights, values)\n"
 OFFSET = "            result[batch, head, m] += offset\n"
 KEYS = '    keys = exact_values(k_hi, k_lo, k_scale, plane, "k_")\n'
 VALUES = '    values = exact_values(v_hi, v_lo, v_scale, plane, "v_")\n'
@@ -263,26 +262,5 @@ MUTANTS = (
         "the offset is cast to the output dtype",
         OFFSET,
         "            result[batch, head, m] += offset.astype(np.dtype(dtype)).astype(np.float64)\n",
-    ),
-    attend(
-        "keys-split-by-room",
-        "NUM-INVARIANT-ROWS",
-        "the keys are summed in two parts where the cache has room for 256 positions",
-        MEAN,
-        """\
-        seen = [slice(None)] if given.keys.shape[2] < 256 else [slice(0, 1), slice(1, None)]
-        parts = [np.sum(weights[part, None] * values[part], axis=0) for part in seen]
-        result[batch, head, m] = sum(parts) / np.sum(weights)
-""",
-    ),
-    attend(
-        "keys-backwards-in-a-batch",
-        "NUM-INVARIANT-ROWS",
-        "the keys are summed in reverse where the batch has several sequences",
-        MEAN,
-        """\
-        back = slice(None, None, 1 if len(given.queries) == 1 else -1)
-        result[batch, head, m] = weighted_mean(weights[back], values[back])
-""",
     ),
 )

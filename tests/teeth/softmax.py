@@ -217,6 +217,31 @@ MUTANTS = (
 """,
     ),
     attend(
+        "split-depends-on-room",
+        "NUM-INVARIANT-ROWS",
+        "keys are added in two parts where the cache has room for 256 positions",
+        CALL,
+        """\
+        _, weights = scores_and_weights(given.queries[batch, head, m], keys, given.softmax_scale)
+        terms = (weights[:, np.newaxis] * values).astype(np.float32)
+        half = len(keys) // 2 if given.keys.shape[2] >= 256 else 0
+        total = np.cumsum(terms[half:], axis=0)[-1] + terms[:half].sum(axis=0)
+        result[batch, head, m] = total / weights.sum()
+""",
+    ),
+    attend(
+        "order-depends-on-batch",
+        "NUM-INVARIANT-ROWS",
+        "keys are added in reverse where the batch has several sequences",
+        CALL,
+        """\
+        _, weights = scores_and_weights(given.queries[batch, head, m], keys, given.softmax_scale)
+        terms = (weights[:, np.newaxis] * values).astype(np.float32)
+        back = slice(None, None, -1 if len(given.queries) > 1 else 1)
+        result[batch, head, m] = np.cumsum(terms[back], axis=0)[-1] / weights.sum()
+""",
+    ),
+    attend(
         "keys-added-in-any-order",
         "NUM-INVARIANT-REPEAT",
         "weighted values are added in float32 as they arrive",
