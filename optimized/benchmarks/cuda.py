@@ -11,8 +11,9 @@ from torch import Tensor
 SIZES = (1 << 30, 8192)
 """Bytes that are filled and copied, and the edge of the matrices that are multiplied."""
 
-FLUSH_BYTES = 1 << 28
-"""What is read to empty the caches: several times a level-2 cache."""
+FLUSH_BYTES = 1 << 30
+"""What is read to empty the caches: many times a level-2 cache, and for so long that a graph of
+some hundred kernels is queued meanwhile."""
 
 WARM_UPS = 3
 
@@ -28,13 +29,12 @@ def measure_cuda(seconds: float = 1.0) -> Machine:
 
 def time_on_cuda(contestants: Mapping[str, Call], seconds: float) -> dict[str, Timing]:
     """Time calls as replays of CUDA graphs, one after the other in each round."""
+    torch.cuda.empty_cache()  # of what the case before has left, its graphs' memory too
     flush = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
     makers = {
         name: functools.partial(replay_sampler, call, flush) for name, call in contestants.items()
     }
-    timings = sample_in_turns(makers, seconds)
-    torch.cuda.empty_cache()
-    return timings
+    return sample_in_turns(makers, seconds)
 
 
 def replay_sampler(call: Call, flush: Tensor) -> Sampler:

@@ -177,13 +177,14 @@ def attention(tokens: int, length: int, device: str = "cuda") -> Case:
         rest = (None, length - tokens, plane, width**-0.5, torch.bfloat16)
         arguments: tuple[Any, ...] = (q, *read, *rest)
         calls.append(functools.partial(operations.kv_attention, *arguments))
+    # One token sees all positions, and a mask would keep PyTorch from its flash kernel.
     mask = torch.ones(tokens, length, dtype=torch.bool, device=device).tril(length - tokens)
     peer = functools.partial(
         torch.nn.functional.scaled_dot_product_attention,
         q,
         dense[0],
         dense[1],
-        attn_mask=mask,
+        attn_mask=None if tokens == 1 else mask,
         enable_gqa=True,
     )
     small = 2 * size(q)

@@ -15,8 +15,9 @@ from nibblespec.optimized.benchmarks.measure import Call, Timing, time_in_turns
 BYTES = 1 << 28
 """Memory that is filled and copied: more than caches hold."""
 
-EDGE = 2048
-"""Rows and columns of the matrices that are multiplied."""
+EDGE = 1024
+"""Rows and columns of the matrices that are multiplied: no more, since without instructions for
+bfloat16 PyTorch takes seconds for them."""
 
 Timer = Callable[[Mapping[str, Call], float], dict[str, Timing]]
 """Times contestants in turns, for about so many seconds."""
