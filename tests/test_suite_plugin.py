@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from nibblespec.conformance import plugin
 from nibblespec.conformance.suite.backends import BackendNotFoundError, claims, find_backend
-from nibblespec.conformance.suite.run import Outcome, run
+from nibblespec.conformance.suite.run import Outcome, _Hooks, run
+from nibblespec.conformance.suite.session import Preset
 from nibblespec.reference import backend as reference
 from nibblespec.reference.backend import ReferenceBackend
 from nibblespec.spec.operations import OPERATIONS
@@ -362,3 +363,9 @@ def pytest_process(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def test_what_a_run_hands_to_pytest_can_be_kept_in_a_set() -> None:
+    """As pytest 8.4 keeps plugins."""
+    first, second = (_Hooks(Preset(), []) for _ in range(2))
+    assert len({first, second}) == 2

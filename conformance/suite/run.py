@@ -43,7 +43,7 @@ class Outcome:
     output: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # pytest 8.4 keeps plugins in a set
 class _Hooks:
     """Puts the preset into a run and keeps hold of its results."""
 
