@@ -102,3 +102,27 @@ def test_a_folder_that_is_being_written_leaves_nothing_behind(
     )
     assert run(program, *arguments, tmp_path / "new") == (status, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    "module",
+    ["_pytest.junitxml", "nibblespec.conformance.suite.packing_domains"],
+    ids=["while pytest starts", "while tests are collected"],
+)
+def test_a_signal_ends_the_start_of_the_suite(module: str, number: int, status: int) -> None:
+    program = (
+        "import signal, sys\n"
+        "from importlib.abc import MetaPathFinder\n"
+        "class Interrupt(MetaPathFinder):\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}:\n"
+        f"            signal.raise_signal({number:d})\n"
+        "from nibblespec.conformance.__main__ import main\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "main()\n"
+    )
+    found, output, errors = run(program, "conformance", "-k", "packing")
+    assert "Traceback" not in output + errors
+    assert "INTERNALERROR" not in output + errors
+    assert found == status

@@ -11,7 +11,11 @@ from nibblespec.conformance.suite.gate import require
 from nibblespec.conformance.suite.properties import Domain
 from nibblespec.conformance.suite.signatures import DTYPES
 from nibblespec.conformance.suite.strategies import SEEDS, float_dtypes
-from nibblespec.spec.bitnest_package.v1.hadamard_matrices import hadamard_matrix
+from nibblespec.spec.bitnest_package.v1.hadamard_matrices import (
+    CONSTRUCTIONS,
+    hadamard_matrix,
+    sylvester,
+)
 from nibblespec.spec.operations import Array, Capabilities, Float32, FloatDtype
 
 ORDERS = (28, 172, 148, 12, 2, 4, 20, 36, 40, 44, 52, 60, 108, 140, 156)
@@ -19,6 +23,8 @@ ORDERS = (28, 172, 148, 12, 2, 4, 20, 36, 40, 44, 52, 60, 108, 140, 156)
 
 LEADING: tuple[tuple[int, ...], ...] = ((3,), (), (1,), (2, 3), (7,))
 LARGEST_WIDTH = 20_000
+LARGEST_ORDER = 512
+"""Of had_K, which is a matrix of as many rows and columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +85,15 @@ def make_transform(
 
 @lru_cache(maxsize=64)
 def signs(order: int, seed: int) -> Float32:
-    """Return a Hadamard matrix that is not symmetric, not even up to signs of rows."""
+    """Return a matrix of ±1 that is not symmetric, a Hadamard matrix where one is at hand."""
     generator = np.random.default_rng(seed)
-    matrix: Float32 = hadamard_matrix(order)[generator.permutation(order)]
+    if order in CONSTRUCTIONS:
+        plain = hadamard_matrix(order)
+    elif order.bit_count() == 1:
+        plain = sylvester(order).astype(np.float32)
+    else:
+        plain = generator.choice([-1, 1], (order, order)).astype(np.float32)
+    matrix: Float32 = plain[generator.permutation(order)]
     matrix = matrix * generator.choice([-1, 1], order).astype(np.float32)[:, np.newaxis]
     if (matrix == matrix.T).all():
         matrix[0] *= -1
@@ -101,13 +113,9 @@ def widths(capabilities: Capabilities, *, largest: int = LARGEST_WIDTH) -> list[
     """Return (K, m) to draw from; K is claimed, and K = 1 needs no claim."""
     claims = capabilities.hadamard_orders
     orders = [1, *(order for order in ORDERS if claims is None or order in claims)]
-    orders += [order for order in claims or () if order not in orders and order in CONSTRUCTED]
+    orders += [order for order in claims or () if order not in orders and order <= LARGEST_ORDER]
     columns = [2**k for k in range(14)]
     return [(order, m) for order in orders for m in columns if order * m <= largest]
-
-
-CONSTRUCTED = frozenset({2, 4, 8, 12, 16, 20, 28, 36, 40, 44, 52, 60, 108, 140, 148, 156, 172})
-"""Orders that the reference can make a matrix of."""
 
 
 def transforms(

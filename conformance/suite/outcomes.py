@@ -39,8 +39,11 @@ class BackendError(Exception):
         """The inputs in words, as a Violation has them."""
 
 
-class Terminated(_Exit):
-    """The run was ended by SIGTERM: no test, and no backend, may take that for a failure."""
+class Terminated(_Exit, KeyboardInterrupt):
+    """The run was ended by SIGTERM: no test, and no backend, may take that for a failure.
+
+    An interrupt as well: pytest takes any other exception in a module of tests for a fault of it.
+    """
 
 
 class NotClaimed(_Skipped):

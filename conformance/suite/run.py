@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from nibblespec.conformance import plugin
@@ -33,6 +34,9 @@ ARGUMENTS = (
 )
 """Arguments that make a run the same wherever it is started."""
 
+AMBIENT = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+"""Variables by which an environment changes what pytest does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -49,13 +53,22 @@ class _Hooks:
 
     preset: session.Preset
     results: list[TestResult]
+    terminable: bool = False
+    interrupted: bool = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         config.stash[session.PRESET] = self.preset
+        # Before, nothing in pytest would take it for the end of a run.
+        if self.terminable and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+            signal.signal(signal.SIGTERM, _terminate)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        self.interrupted = not isinstance(excinfo.value, Terminated)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        self.results.extend(config.stash[session.COLLECTOR].results)
+        collector = config.stash.get(session.COLLECTOR, None)  # a signal may end the start
+        self.results.extend(collector.results if collector is not None else ())
 
 
 def run(
@@ -88,19 +101,21 @@ def run(
 def run_installed(arguments: Sequence[str]) -> int:
     """Run the suite as `nibblespec conformance` does, with the given arguments of pytest.
 
-    SIGTERM ends it, with the status TERMINATED.
+    SIGTERM ends the run, with the status TERMINATED; what it does before is the caller's affair.
+    Raises KeyboardInterrupt after Ctrl-C, when the report is written.
     """
-    hooks = _Hooks(session.Preset(command="nibblespec conformance"), [])
+    hooks = _Hooks(session.Preset(command="nibblespec conformance"), [], terminable=True)
     with tempfile.TemporaryDirectory() as folder:
         # Hypothesis would leave a folder of its notes where the user stands.
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)
         before = signal.getsignal(signal.SIGTERM)
-        if before is not signal.SIG_IGN:
-            signal.signal(signal.SIGTERM, _terminate)
         try:
-            return _run([str(SUITE), *arguments], hooks)
+            status = _run([str(SUITE), *arguments], hooks)
         finally:
             signal.signal(signal.SIGTERM, before)
+    if hooks.interrupted:
+        raise KeyboardInterrupt
+    return status
 
 
 def _terminate(_signal: int, _frame: object) -> None:
@@ -108,5 +123,9 @@ def _terminate(_signal: int, _frame: object) -> None:
 
 
 def _run(arguments: Sequence[str], hooks: _Hooks) -> int:
-    # The plugin is handed over, not named by -p: it is imported already, and pytest would warn.
-    return int(pytest.main([*ARGUMENTS, *arguments], plugins=[hooks, plugin]))
+    # What the environment wants of pytest is for the user's own tests: --collect-only would pass.
+    with mock.patch.dict(os.environ):
+        for name in AMBIENT:
+            os.environ.pop(name, None)
+        # The plugin is handed over, not named by -p: it is imported already; pytest would warn.
+        return int(pytest.main([*ARGUMENTS, *arguments], plugins=[hooks, plugin]))
