@@ -10,11 +10,15 @@ from typing import Literal
 
 import pytest
 from nibblespec.optimized.convert import ConversionError, convert, folder
+from nibblespec.optimized.convert.copies import PATTERNS
 
 from tests.convert_kill import contents
 from tests.convert_models import save_model
 
 ROOT = Path(__file__).parent.parent
+
+UNDECODABLE = os.fsdecode(b"\xff" * 120)
+"""A name that is no UTF-8, as Linux allows."""
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +161,7 @@ def test_a_name_that_is_too_long_is_refused_before_anything_is_done(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["a" * 255, "é" * 127, "*[o]?"])
+@pytest.mark.parametrize("name", ["a" * 255, "é" * 127, "*[o]?", UNDECODABLE])
 def test_a_name_that_the_file_system_takes_is_taken(name: str, model: Path, tmp_path: Path) -> None:
     convert(model, tmp_path / name, to="dashq")
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -189,10 +193,79 @@ def test_a_checkpoint_that_has_no_room_is_refused_before_it_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_to_itself_is_not_replaced(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").symlink_to("out")
-    with pytest.raises(ConversionError, match="is there already"):
-        convert(model, tmp_path / "out", to="dashq")
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("target", ["out", "nowhere", "empty", "checkpoint"])
+def test_a_link_is_neither_followed_nor_replaced(
+    target: str, overwrite: bool, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "meta.json").write_text("{}")
+    (tmp_path / "out").symlink_to(target)
+    with pytest.raises(ConversionError, match=r"is there already, as a link, .*not followed"):
+        convert(model, tmp_path / "out", to="dashq", overwrite=overwrite, progress=unwanted)
+    assert (tmp_path / "out").is_symlink()
+
+
+@pytest.mark.parametrize("root", ["/", "//", "/.."])
+def test_the_root_of_the_file_system_is_refused(root: str, model: Path) -> None:
+    with pytest.raises(ConversionError, match="holds the model that is converted"):
+        convert(model, root, to="dashq", overwrite=True, progress=unwanted)
+
+
+@pytest.mark.parametrize("kept", ["NOTES.txt", "README.md", "other/", "tokenizer.json/"])
+def test_what_no_conversion_writes_is_not_removed(kept: str, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    convert(model, out, to="dashq")
+    (out / "tokenizer.json").unlink(missing_ok=True)
+    if kept.endswith("/"):
+        convert(model, out / kept, to="dashq")
+    else:
+        (out / kept).write_text("years of work")
+    before = contents(out)
+    with pytest.raises(ConversionError, match=f"would remove: {kept}; move that elsewhere"):
+        convert(model, out, to="dashq", bits=2, overwrite=True, progress=unwanted)
+    assert contents(out) == before
+
+
+def test_of_many_files_that_would_be_lost_the_first_are_named(model: Path, tmp_path: Path) -> None:
+    convert(model, tmp_path / "out", to="dashq")
+    for number in range(5):
+        (tmp_path / "out" / f"{number}.txt").touch()
+    with pytest.raises(ConversionError, match=r"remove: 0\.txt, 1\.txt, 2\.txt and 2 more; move"):
+        convert(model, tmp_path / "out", to="dashq", overwrite=True, progress=unwanted)
+
+
+def test_a_file_that_came_in_the_meantime_is_not_removed(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    convert(model, out, to="dashq")
+
+    def begin(*_: int) -> None:
+        (out / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(ConversionError, match=r"would remove: thesis\.txt"):
+        convert(model, out, to="bitnest", group_size=16, overwrite=True, progress=begin)
+    assert contents(out)["thesis.txt"] == b"years of work"
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_everything_that_a_conversion_writes_is_replaced(
+    target: Literal["dashq", "bitnest"], tmp_path: Path
+) -> None:
+    """The files of both formats, shards, and documents that were copied."""
+    source, out = save_model(tmp_path / "model", "llama"), tmp_path / "out"
+    for pattern in PATTERNS:
+        (source / pattern.replace("*", ".json")).write_text("{}")
+    if target == "dashq":
+        convert(source, out, to=target, shard_bytes=20_000)
+        assert len(list(out.glob("model-*.safetensors"))) > 1
+    else:
+        convert(source, out, to=target, group_size=16)
+    for path in source.glob("tokenizer*"):
+        path.unlink()
+    convert(source, out, to="dashq", overwrite=True)
+    convert(source, tmp_path / "fresh", to="dashq")
+    assert contents(out) == contents(tmp_path / "fresh")
 
 
 def test_an_empty_folder_is_filled(model: Path, tmp_path: Path) -> None:

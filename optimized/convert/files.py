@@ -35,6 +35,10 @@ NAMES: Mapping[torch.dtype, str] = {
 """Names of the dtypes that are written."""
 
 
+SHARDS = "model-[0-9]*-of-[0-9]*.safetensors"
+"""Pattern of the names of shards."""
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A tensor that will be written."""

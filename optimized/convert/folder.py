@@ -16,12 +16,29 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from nibblespec.optimized.convert.bitnest import CHECKSUMS
+from nibblespec.optimized.convert.copies import PATTERNS
 from nibblespec.optimized.convert.errors import ConversionError
+from nibblespec.optimized.convert.files import SHARDS
+from nibblespec.optimized.convert.source import INDEX, SINGLE
+from nibblespec.spec.bitnest_package.v1.layout import AUX, PLANES
 from nibblespec.spec.formats import FORMATS
 
 MANIFESTS = tuple(known.manifest_name for known in FORMATS)
+
+REPLACED = (
+    "config.json",
+    *MANIFESTS,
+    *(SINGLE, INDEX, SHARDS),
+    *(PLANES, AUX, CHECKSUMS),
+    *PATTERNS,
+)
+"""Patterns of the names that conversions write: what else a folder holds, nobody could restore."""
+
+MOST_LISTED = 3
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -65,31 +82,52 @@ def sync_folder(folder: Path) -> None:
 def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
     """Require a place where a checkpoint can be written.
 
-    Raises ConversionError where `out` is there already and is not to be overwritten, is no
-    checkpoint, holds the source, or is where the file system takes no such name, or none at all.
+    Raises ConversionError where `out` is there already and is not to be overwritten, is a link or
+    no checkpoint, holds the source or what no conversion writes, or is where the file system takes
+    no such name, or none at all.
     """
     try:
+        here, there = (Path(os.path.realpath(path)) for path in (out, source))
+        # The root holds every model: what follows can count on a parent.
+        if here == there or here in there.parents:
+            raise ConversionError(f"{out}: holds the model that is converted; name another folder")
+        if here == Path.cwd():
+            raise ConversionError(f"{out}: is the current folder; name a new one inside it")
         _check_place(out.absolute())
     except OSError as error:
         raise ConversionError(f"{out}: cannot be written: {error.strerror}") from error
-    here, there = (Path(os.path.realpath(path)) for path in (out, source))
-    if here == there or here in there.parents:
-        raise ConversionError(f"{out}: holds the model that is converted; name another folder")
-    if here == Path.cwd():
-        raise ConversionError(f"{out}: is the current folder; name a new one inside it")
+    if out.is_symlink():
+        raise ConversionError(
+            f"{out}: is there already, as a link, which is not followed; "
+            "name the folder that it leads to, or a new one"
+        )
     if not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
         raise ConversionError(
             f"{out}: is there already; name a new folder, or have it overwritten (--overwrite)"
         )
-    if (
-        out.is_symlink()
-        or not out.is_dir()
-        or not any((out / name).is_file() for name in MANIFESTS)
-    ):
+    if not out.is_dir() or not any((out / name).is_file() for name in MANIFESTS):
         raise ConversionError(
             f"{out}: is no checkpoint (it has no {' or '.join(MANIFESTS)}) and is not overwritten"
+        )
+    if others := _others(out):
+        more = len(others) - MOST_LISTED
+        listed = ", ".join(others[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+        raise ConversionError(
+            f"{out}: holds what no conversion writes, and overwriting would remove: {listed}; "
+            "move that elsewhere, or name another folder"
+        )
+
+
+def _others(out: Path) -> list[str]:
+    """Return the entries of a folder that conversions do not write, folders with a slash."""
+    with os.scandir(out) as entries:
+        return sorted(
+            f"{entry.name}/" if folder else entry.name
+            for entry in entries
+            if (folder := entry.is_dir(follow_symlinks=False))
+            or not any(fnmatchcase(entry.name, pattern) for pattern in REPLACED)
         )
 
 
@@ -110,7 +148,10 @@ def _check_place(path: Path) -> None:
 
 def _hidden(out: Path, what: str) -> str:
     """Return how names of hidden folders beside `out` begin; all fit the file system's limit."""
-    return f".{out.name.encode()[:100].decode(errors='ignore')}-nibblespec-{what}-"
+    name = out.name
+    while len(os.fsencode(name)) > 100:  # by characters: some file systems take UTF-8 alone
+        name = name[:-1]
+    return f".{name}-nibblespec-{what}-"
 
 
 def _held_folder(out: Path) -> tuple[Path, int]:
