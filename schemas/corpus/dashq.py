@@ -119,7 +119,7 @@ def structure() -> list[Case]:
              f"DQ1-FIELD-TYPE {AT}/nbits"),
         case("group-true", "true is no integer.", put(PLAIN, True, *HERE, "group_size"),
              f"DQ1-FIELD-TYPE {AT}/group_size"),
-        case("packing-number", "packing is a string.", put(PLAIN, 4, *HERE, "packing"),
+        case("packing-number", "packing is a number.", put(PLAIN, 4, *HERE, "packing"),
              f"DQ1-FIELD-TYPE {AT}/packing"),
         case("quant-in-null", "An optional key is left out, not null.",
              put(PLAIN, None, *HERE, "quant_in_features"),
