@@ -21,6 +21,7 @@ from nibblespec.conformance.console import (
     version,
 )
 from nibblespec.conformance.interrupts import cleaning_up, end_at_once
+from nibblespec.schemas import DOCUMENTS
 
 if TYPE_CHECKING:
     from nibblespec.conformance.artifacts.validate import Failure, Report
@@ -188,11 +189,11 @@ def schema(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="Id of a format, `findings`, `report`, `merged-report` or `exec-protocol`.",
+            help=f"Id of a format, as {' or '.join(Family)}, or one of {', '.join(DOCUMENTS)}.",
         ),
     ],
 ) -> None:
-    """Print the JSON Schema of a format's manifest, of findings or of a conformance report."""
+    """Print the JSON Schema of a format's manifest, or of what commands write."""
     from nibblespec.schemas import schema_text
 
     try:

@@ -4,20 +4,15 @@ import json
 from functools import cache
 from importlib.resources import files
 
-from nibblespec.spec.formats import FORMATS
-
-FINDINGS = "findings"
-FINDINGS_SCHEMA = "findings.schema.json"
-REPORT = "report"
-REPORT_SCHEMA = "report.schema.json"
-EXEC = "exec-protocol"
-EXEC_SCHEMA = "exec-protocol.schema.json"
-MERGED = "merged-report"
-MERGED_SCHEMA = "merged-report.schema.json"
-VECTORS = {
-    "vectors-index": "vectors-index.schema.json",
-    "vectors-report": "vectors-report.schema.json",
-}
+DOCUMENTS = (
+    "findings",
+    "report",
+    "merged-report",
+    "vectors-index",
+    "vectors-report",
+    "exec-protocol",
+)
+"""Names of the schemas that are of no format's manifest."""
 
 
 @cache
@@ -31,9 +26,10 @@ def schema_text(format_id: str) -> str:
     the exec protocol, "merged-report" what `nibblespec report merge` writes. Raises ValueError,
     naming the known ones, where there is no such format.
     """
+    from nibblespec.spec.formats import FORMATS  # noqa: PLC0415 (late, for the names alone)
+
     names = {known.id: known.schema_name for known in FORMATS}
-    names |= {FINDINGS: FINDINGS_SCHEMA, REPORT: REPORT_SCHEMA, **VECTORS}
-    names |= {EXEC: EXEC_SCHEMA, MERGED: MERGED_SCHEMA}
+    names |= {name: f"{name}.schema.json" for name in DOCUMENTS}
     versions = {name.removesuffix(".schema.json"): name for name in names.values()}
     if format_id not in names | versions:
         expected = ", ".join(names)
