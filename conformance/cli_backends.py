@@ -124,6 +124,7 @@ def merge(
     ] = None,
 ) -> None:
     """Put the reports of many backends into one table; without --output, print it as Markdown."""
+    from nibblespec.conformance.suite.files import refusal, write_whole
     from nibblespec.conformance.suite.merge import (
         ReportError,
         merge,
@@ -131,14 +132,14 @@ def merge(
         merged_markdown,
         read_report,
     )
-    from nibblespec.conformance.suite.report import write_whole
 
     files = [Path(name) for name in output or ()]
+    given = [Path(path) for path in paths]
     for file in files:
-        if file.suffix not in (".json", ".md"):
-            fail(f"--output: expected a .json or .md file, found {file}")
+        if reason := refusal(file, given):
+            fail(f"--output: {reason}")
     try:
-        merged = merge([read_report(Path(path)) for path in paths])
+        merged = merge([read_report(path) for path in given])
     except ReportError as error:
         fail(str(error))
     for file in files:
@@ -146,7 +147,7 @@ def merge(
         try:
             write_whole(file, text)
         except OSError as error:
-            fail(f"--output {file}: cannot be written: {error.strerror or error}")
+            fail(f"--output: {file}: cannot be written: {error.strerror or error}")
     if not files:
         put(merged_markdown(merged))
 

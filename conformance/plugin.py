@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from nibblespec.conformance.suite.backends import EXEC_SECONDS
 from nibblespec.conformance.suite.explain import explain
+from nibblespec.conformance.suite.files import refusal
 from nibblespec.conformance.suite.outcomes import BackendError, NotClaimed, Violation
 from nibblespec.conformance.suite.report import Run, write_report
 from nibblespec.conformance.suite.results import Result, TestResult
@@ -37,6 +38,8 @@ from nibblespec.spec.requirements import requirements
 
 SUITE = Path(__file__).resolve().parent / "suite"
 DEFAULT_MAX_EXAMPLES = 25
+UNWRITTEN = pytest.StashKey[list[str]]()
+"""What to say of the reports that could not be written in the end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,12 +100,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and refuse a report that could not be written at the end."""
     config.addinivalue_line("markers", "requirement(*ids): requirements that a test speaks of")
     config.stash[COLLECTOR] = Collector()
+    config.stash[UNWRITTEN] = []
     config.pluginmanager.register(config.stash[COLLECTOR], "nibblespec-collector")
+    xfails = config.getoption("--xfails-file")
     for path in config.getoption("--report"):
-        if path.suffix not in (".json", ".md"):
-            raise pytest.UsageError(f"--report: expected a .json or .md file, found {path}")
-        if not path.absolute().parent.is_dir():
-            raise pytest.UsageError(f"--report: no folder {path.absolute().parent}")
+        if reason := refusal(path, [xfails] if xfails else []):
+            raise pytest.UsageError(f"--report: {reason}")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -211,7 +214,10 @@ def pytest_report_teststatus(
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """List broken SHOULDs and expected failures that did not happen; say where -k fits nothing."""
+    """List broken SHOULDs, expected failures that did not happen and what could not be written.
+
+    Also says where -k fits nothing.
+    """
     results = config.stash[COLLECTOR].results
     select = config.getoption("keyword")
     if select and STATE in config.stash and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
@@ -232,6 +238,8 @@ def pytest_terminal_summary(
                 f"{entry.requirement} {entry.test}".rstrip()
                 + ": no test of this run failed by it; remove the entry if it is fixed"
             )
+    for reason in config.stash[UNWRITTEN]:
+        terminalreporter.write_line(f"ERROR: {reason}", red=True)
 
 
 @pytest.hookimpl(trylast=True)
@@ -255,9 +263,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         try:
             write_report(run, path)
         except OSError as error:
-            # Only pytest.exit ends a session that is at its end without a traceback.
-            reason = f"--report {path}: cannot be written: {error}"
-            pytest.exit(reason, returncode=pytest.ExitCode.USAGE_ERROR)
+            # What failed is shown all the same: this is said below the summary.
+            reason = f"--report: {path}: cannot be written: {error.strerror or error}"
+            config.stash[UNWRITTEN].append(reason)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -2,13 +2,17 @@
 
 import copy
 import json
+import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from nibblespec.conformance.suite.files import write_whole
 from nibblespec.conformance.suite.merge import (
     ReportError,
     merge,
@@ -16,7 +20,6 @@ from nibblespec.conformance.suite.merge import (
     merged_markdown,
     read_report,
 )
-from nibblespec.conformance.suite.report import write_whole
 from nibblespec.conformance.suite.run import run
 from nibblespec.reference import backend as reference
 from nibblespec.schemas import load_schema
@@ -127,6 +130,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
 
 
@@ -146,6 +150,39 @@ def test_command_ends_with_2_where_something_cannot_be_read_or_written(folder: P
     wrong = command(folder / "a.json", "-o", folder / "t.txt")
     assert wrong.returncode == 2
     assert "--output: expected a .json or .md file" in wrong.stderr
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_pipes_and_devices_are_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "x.json")
+    refused = command(tmp_path / "x.json")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "x.json: is a pipe or device, which is not opened" in refused.stderr
+
+
+def test_pipes_are_not_written(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.json")
+    refused = command(folder / "a.json", "-o", tmp_path / "x.json")
+    assert refused.returncode == 2
+    assert "--output: " in refused.stderr
+    assert "x.json: is a pipe or device, which is not opened" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["b.json", "link.json"])
+def test_the_table_may_not_take_the_place_of_a_report(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    for report in "ab":
+        shutil.copy(folder / f"{report}.json", tmp_path)
+    (tmp_path / "link.json").symlink_to("b.json")
+    before = (tmp_path / "b.json").read_bytes()
+    given = tmp_path / "a.json", tmp_path / "b.json"
+    refused = command(*given, "-o", tmp_path / "new.json", "-o", tmp_path / name)
+    assert refused.returncode == 2
+    assert f"would take the place of {given[1]}, which is read; name another" in refused.stderr
+    assert (tmp_path / "b.json").read_bytes() == before
+    assert not (tmp_path / "new.json").exists()
 
 
 def test_a_report_that_cannot_be_written_whole_leaves_the_old_one(

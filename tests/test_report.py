@@ -136,15 +136,6 @@ def test_report_that_cannot_be_written_stops_the_run_at_once(
     assert outcome.results == ()
 
 
-def test_report_that_turns_out_to_be_a_folder_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "report.json").mkdir()
-    arguments = [f"--report={tmp_path / 'report.json'}"]
-    outcome = run(reference, files=["test_planes.py"], arguments=arguments)
-    assert outcome.exit_status == pytest.ExitCode.USAGE_ERROR
-    assert "report.json: cannot be written" in outcome.output
-    assert "Traceback" not in outcome.output
-
-
 def result(name: str, *ids: str) -> TestResult:
     return TestResult(test="t", requirements=ids, result=name)  # type: ignore[arg-type]  # by name
 

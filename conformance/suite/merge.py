@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
+from nibblespec.conformance.suite.files import UnreadableError, read_whole
 from nibblespec.conformance.suite.results import RESULTS
 from nibblespec.conformance.terminal import visible
 from nibblespec.schemas import load_schema
@@ -29,12 +30,9 @@ class ReportError(Exception):
 def read_report(path: Path) -> Report:
     """Read a report that `nibblespec conformance --report FILE.json` wrote. Raises ReportError."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(data) > MOST_BYTES:
-        raise ReportError(f"{path}: more than {MOST_BYTES:,} bytes: no report is that large")
+        data = read_whole(path, MOST_BYTES)
+    except UnreadableError as error:
+        raise ReportError(str(error)) from error
     document = json_strict.parse(data)
     if document.problems:
         raise ReportError(f"{path}: no JSON report: {document.problems[0].message}")

@@ -5,7 +5,6 @@ duration, no path.
 """
 
 import json
-import os
 import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from nibblespec.conformance.suite.files import write_whole
 from nibblespec.conformance.suite.results import RESULTS, TestResult, by_requirement, result_of
 from nibblespec.conformance.suite.xfails import Xfail
 from nibblespec.spec.operations import Backend, Capabilities
@@ -37,27 +37,10 @@ class Run:
 
 
 def write_report(run: Run, path: Path) -> None:
-    """Write the report, as Markdown where the path ends in .md, else as JSON."""
+    """Write the report, as Markdown where the path ends in .md, else as JSON. Raises OSError."""
     report = to_json(run)
     text = to_markdown(report) if path.suffix == ".md" else json.dumps(report, indent=2) + "\n"
     write_whole(path, text)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all; what is no regular file, such as a pipe, as it comes.
-
-    Raises OSError.
-    """
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-        return
-    final = path.resolve()
-    draft = final.with_name(f".{final.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(final)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def to_json(run: Run) -> dict[str, Any]:

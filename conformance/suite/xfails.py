@@ -9,6 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from nibblespec.conformance.suite.files import UnreadableError, read_whole
+from nibblespec.conformance.terminal import visible
+
+MOST_BYTES = 1 << 20
+
 
 class XfailsError(Exception):
     """The file cannot be read, or a line of it makes no sense."""
@@ -29,8 +34,10 @@ def read_xfails(path: Path, known: Collection[str]) -> tuple[Xfail, ...]:
     Raises XfailsError, naming file and line, on anything that is no entry.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_whole(path, MOST_BYTES).decode("utf-8")
+    except UnreadableError as error:
+        raise XfailsError(f"--xfails-file {error}") from error
+    except UnicodeDecodeError as error:
         raise XfailsError(f"--xfails-file {path}: cannot be read: {error}") from error
     return tuple(
         _entry(line, f"{path}:{number}", known)
@@ -56,7 +63,7 @@ def find_xfail(
 def _entry(line: str, where: str, known: Collection[str]) -> Xfail:
     requirement, *rest = line.split()
     if requirement not in known:
-        raise XfailsError(f"{where}: expected a requirement id, found {requirement!r}")
+        raise XfailsError(f"{where}: expected a requirement id, found '{visible(requirement)}'")
     test = rest.pop(0) if rest and rest[0].startswith("test_") else ""
     if not rest:
         raise XfailsError(f"{where}: expected 'REQUIREMENT-ID [test] reason', found no reason")
