@@ -173,6 +173,7 @@ def explain(
     if requirement is None:
         put(requirements_text(width=width, colour=colour))
         return
+    cli_backends.expect_name(requirement, "the id of a requirement or an operation")
     if operation := operation_text(requirement):
         put(operation)
         return
@@ -268,6 +269,7 @@ def example(
         return
     if folder is None:
         fail("example: expected the name of a folder, or --list-faults")
+    cli_backends.expect_name(folder, "a folder that is new or empty")
     try:
         with cleaning_up():
             write_example(Path(folder), format_.value, fault)

@@ -18,6 +18,12 @@ class XfailMode(StrEnum):
     skip = "skip"
 
 
+def expect_name(name: str, what: str) -> None:
+    """End the command where a name is empty: Python takes such a path for the current folder."""
+    if not name.strip():
+        fail(f"expected {what}, found an empty name: '{name}'")
+
+
 def conformance(
     backend: Annotated[
         str, typer.Option(help="reference, optimized, torch, module:attribute or exec:COMMAND.")
@@ -168,6 +174,7 @@ def export(
     """Copy the golden vectors and the description of their format into a folder."""
     from nibblespec.conformance.vectors.export import export_vectors
 
+    expect_name(folder, "a folder that is new or empty")
     try:
         with cleaning_up():
             names = export_vectors(Path(folder), inputs_only=inputs_only)
@@ -190,6 +197,7 @@ def check(
     from nibblespec.conformance.vectors.outputs import OutputsError
     from nibblespec.conformance.vectors.report import report_json, report_text
 
+    expect_name(folder, "the folder with the outputs (. is this one)")
     try:
         report = check_folder(Path(folder))
     except OutputsError as error:

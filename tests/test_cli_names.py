@@ -1,15 +1,36 @@
-"""The command line: names that it takes."""
+"""The command line: names that it takes, and the empty one, which it refuses."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from nibblespec.conformance.cli import app
 from nibblespec.schemas import DOCUMENTS, schema_text
 from nibblespec.spec.formats import FORMATS
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["explain"], "expected the id of a requirement or an operation"),
+        (["example"], "expected a folder that is new or empty"),
+        (["vectors", "export"], "expected a folder that is new or empty"),
+        (["vectors", "check"], "expected the folder with the outputs"),
+    ],
+)
+def test_an_empty_name_is_refused_in_quotes(
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [*arguments, ""])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"nibblespec: {expected}")
+    assert result.stderr.endswith("found an empty name: ''\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_help_of_schema_names_every_schema() -> None:
