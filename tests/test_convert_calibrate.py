@@ -1,13 +1,14 @@
 """The calibrated fit of dashq: it makes outputs better on the text, and changes nothing else."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
 from nibblespec.conformance.artifacts.validate import check_path
 from nibblespec.optimized.convert import ConversionError, convert
-from nibblespec.optimized.convert.calibrate import input_energies
+from nibblespec.optimized.convert.calibrate import MOST_BYTES, input_energies
 from nibblespec.optimized.convert.encode_dashq import Groups, encode_groups
 from safetensors.torch import load_file
 from torch import Tensor
@@ -88,8 +89,37 @@ def test_a_text_that_says_nothing_is_refused(model: Path, tmp_path: Path) -> Non
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(ConversionError, match=r"empty\.txt: expected some thousand words"):
         convert(model, tmp_path / "out", to="dashq", calibrate=tmp_path / "empty.txt")
-    with pytest.raises(ConversionError, match=r"gone\.txt: expected a text in UTF-8"):
+    with pytest.raises(ConversionError, match=r"gone\.txt: is not there; expected a text in UTF-8"):
         convert(model, tmp_path / "out", to="dashq", calibrate=tmp_path / "gone.txt")
+
+
+def test_what_is_no_regular_file_is_no_text(model: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ConversionError, match=rf"{place}: is no file; expected a text in UTF"):
+            convert(model, tmp_path / "out", to="dashq", calibrate=place)
+
+
+def test_a_text_that_is_too_large_is_not_read(model: Path, tmp_path: Path) -> None:
+    with (tmp_path / "large.txt").open("wb") as stream:
+        stream.truncate(MOST_BYTES + 1)
+    with pytest.raises(ConversionError, match=r"at most 16,777,216 bytes, found a larger file"):
+        convert(model, tmp_path / "out", to="dashq", calibrate=tmp_path / "large.txt")
+
+
+def test_a_tokenizer_that_is_none_is_refused(model: Path, text: Path, tmp_path: Path) -> None:
+    (model / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConversionError, match="calibration needs the tokenizer, and transformers"):
+        convert(model, tmp_path / "out", to="dashq", calibrate=text)
+
+
+def test_an_architecture_that_transformers_lacks_is_refused(
+    model: Path, text: Path, tmp_path: Path
+) -> None:
+    config = json.loads((model / "config.json").read_bytes())
+    (model / "config.json").write_text(json.dumps({**config, "model_type": "later than this"}))
+    with pytest.raises(ConversionError, match="calibration needs the"):
+        convert(model, tmp_path / "out", to="dashq", calibrate=text)
 
 
 def test_bitnest_takes_no_text(model: Path, text: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from nibblespec.optimized.convert.errors import ConversionError
+from nibblespec.spec.json_strict import MAX_BYTES
 from torch import Tensor
 
 INDEX = "model.safetensors.index.json"
@@ -115,14 +116,27 @@ def _files(folder: Path) -> dict[Path, set[str] | None]:
     return files
 
 
-def _json_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():  # opening a pipe would wait for ever
-        found = "is no file" if path.exists() else "is not there"
-        raise ConversionError(f"{path}: {found}; expected the model's {path.name}")
+def read_whole(path: Path, most_bytes: int, expected: str) -> bytes:
+    """Read a file. Raises ConversionError for a larger one, and where there is no regular file."""
     try:
-        value = json.loads(path.read_bytes())
+        if not path.is_file():  # opening a pipe would wait for ever, a device may never end
+            found = "is no file" if path.exists() else "is not there"
+            raise ConversionError(f"{path}: {found}; expected {expected}")
+        with path.open("rb") as stream:
+            data = stream.read(most_bytes + 1)
     except OSError as error:
-        raise ConversionError(f"{path}: {error.strerror}") from error
+        raise ConversionError(f"{path}: {error.strerror}; expected {expected}") from error
+    if len(data) > most_bytes:
+        raise ConversionError(
+            f"{path}: expected {expected}, of at most {most_bytes:,} bytes, found a larger file"
+        )
+    return data
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    data = read_whole(path, MAX_BYTES, f"the model's {path.name}")
+    try:
+        value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ConversionError(f"{path}: expected a JSON document: {error}") from error
     if not isinstance(value, dict):
