@@ -28,7 +28,10 @@ def convert(
         Target,
         typer.Option(help="dashq takes any causal language model, bitnest Llama and Qwen2."),
     ],
-    bits: Annotated[int, typer.Option(min=1, max=8, help="Bits of a code; dashq only.")] = 4,
+    bits: Annotated[
+        int | None,
+        typer.Option(min=1, max=8, help="Bits of a code; dashq only.", show_default="4"),
+    ] = None,
     group_size: Annotated[
         int | None,
         typer.Option(
@@ -36,20 +39,34 @@ def convert(
         ),
     ] = None,
     rotate: Annotated[
-        bool, typer.Option(help="Fold the rotations R1 and R2 into the weights; bitnest only.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--rotate/--no-rotate",
+            help="Fold the rotations R1 and R2 into the weights; bitnest only.",
+            show_default="on",
+        ),
+    ] = None,
     online_hadamard: Annotated[
-        bool, typer.Option(help="Transform the input of down_proj at run time; bitnest only.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--online-hadamard/--no-online-hadamard",
+            help="Transform the input of down_proj at run time; bitnest only.",
+            show_default="on",
+        ),
+    ] = None,
     nest_head: Annotated[
-        bool, typer.Option("--nest-head", help="Nest lm_head too; bitnest only.")
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the rotations; bitnest only.")] = 0,
+        bool | None, typer.Option("--nest-head", help="Nest lm_head too; bitnest only.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of the rotations; bitnest only.", show_default="0"),
+    ] = None,
     calibrate: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Fit weights to the inputs that the model has on a text; dashq only.",
+            help="Fit weights to the inputs that the model has on a text, with all of the model "
+            "in memory; dashq only.",
         ),
     ] = None,
     base_model: Annotated[
@@ -60,11 +77,11 @@ def convert(
         bool, typer.Option("--overwrite", help="Replace a checkpoint that is in OUT already.")
     ] = False,
 ) -> None:
-    """Convert a model to a checkpoint, its weights rounded to nearest.
+    """Convert a model to a checkpoint.
 
-    OUT is written whole or not at all, and memory does not grow with the model. What load_model
-    would refuse is refused before anything is written. The exit status is 0 where the checkpoint
-    was written, 2 where it was not.
+    Weights are rounded to nearest and memory does not grow with the model, unless --calibrate is
+    given. OUT is written whole or not at all. What load_model would refuse is refused before
+    anything is written. The exit status is 0 where the checkpoint was written, 2 where it was not.
     """
     try:
         from nibblespec.optimized.convert import ConversionError
@@ -74,6 +91,7 @@ def convert(
             raise
         fail("convert needs torch: pip install 'nibblespec[optimized]'")
     from nibblespec.conformance.progress import progress_bar
+    from nibblespec.conformance.terminal import visible
 
     try:
         with cleaning_up(), progress_bar(model) as progress:
@@ -98,4 +116,4 @@ def convert(
         fail(f"convert --calibrate needs {error.name}: pip install 'nibblespec[models]'")
     except OSError as error:
         fail(f"{error.filename or out}: {error.strerror or error}")
-    put(f"{out}: {to.value}, written\n")
+    put(f"{visible(out, 400)}: {to.value}, written\n")

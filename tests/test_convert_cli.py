@@ -56,6 +56,23 @@ def test_an_error_is_one_line_and_the_status_2(model: Path, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("options", [["bitnest", "--bits", "4"], ["dashq", "--no-rotate"]])
+def test_an_option_of_the_other_format_is_refused(
+    options: list[str], model: Path, tmp_path: Path
+) -> None:
+    done = run("convert", model, tmp_path / "out", "--to", *options)
+    assert done.returncode == 2
+    assert f": expected none for {options[0]}" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_is_no_text_is_written_with_escapes(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / os.fsdecode(b"\xff\x1b")
+    done = run("convert", model, out, "--to", "dashq")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path}/\\udcff\\x1b: dashq, written\n"
+
+
 def test_an_existing_checkpoint_is_replaced_with_an_option(model: Path, tmp_path: Path) -> None:
     arguments = ("convert", model, tmp_path / "out", "--to", "dashq")
     assert run(*arguments).returncode == 0

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from nibblespec.optimized.convert import ConversionError, convert
+from nibblespec.spec.json_strict import MAX_BYTES
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -313,8 +314,61 @@ def test_where_there_is_no_loader_it_is_not_asked(
         ({"to": "dashq", "group_size": "32"}, "group_size: expected an integer, found '32'"),
         ({"to": "bitnest", "seed": -1}, "seed: expected at least 0, found -1"),
         ({"to": "dashq", "shard_bytes": 0}, "shard_bytes: expected at least 1, found 0"),
+        ({"to": "dashq", "base_model": "o/\udcff"}, r"base_model: expected OWNER/NAME, found 'o/"),
+        ({"to": "dashq", "calibrate": ""}, "calibrate: the path is empty"),
     ],
 )
 def test_arguments_out_of_range(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         convert(tmp_path, tmp_path / "out", **options)
+
+
+def test_an_empty_path_is_not_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model(tmp_path / "model"))
+    for paths, name in ((("", "../out"), "model_dir"), ((".", ""), "out")):
+        with pytest.raises(ConversionError, match=f"{name}: the path is empty"):
+            convert(*paths, to="dashq")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "option"),
+    [
+        ("bitnest", {"bits": 4}),
+        ("bitnest", {"shard_bytes": 1}),
+        ("dashq", {"rotate": True}),
+        ("dashq", {"online_hadamard": False}),
+        ("dashq", {"nest_head": False}),
+        ("dashq", {"seed": 0}),
+    ],
+)
+def test_an_option_of_the_other_format(
+    target: Target, option: dict[str, Any], tmp_path: Path
+) -> None:
+    name = next(iter(option))
+    expect_refusal(model(tmp_path / "model"), target, f"{name}: expected none for", **option)
+
+
+def test_a_config_json_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    with (source / "config.json").open("wb") as stream:
+        stream.truncate(MAX_BYTES + 1)
+    expect_refusal(source, "dashq", r"config\.json: expected the model's .*found a larger file")
+
+
+@pytest.mark.parametrize("target", ["dashq", "bitnest"])
+def test_a_lone_surrogate_in_config_json_is_kept(target: Target, tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    configure(source, note="\udcff")
+    convert(source, tmp_path / "out", to=target, group_size=16)
+    assert json.loads((tmp_path / "out" / "config.json").read_bytes())["note"] == "\udcff"
+
+
+def test_a_document_whose_name_is_no_text_is_left_behind(tmp_path: Path) -> None:
+    source = model(tmp_path / "model")
+    for name in ("tokenizer\udcff", "tokenizer\n"):
+        (source / name).write_text("{}")
+    convert(source, tmp_path / "out", to="bitnest", group_size=16)
+    assert list((tmp_path / "out").glob("tokenizer*")) == []

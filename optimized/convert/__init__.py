@@ -1,6 +1,6 @@
 """Converters: a Hugging Face folder in, a checkpoint of either format out.
 
-Weights are rounded to nearest, tensor by tensor; no calibration data is involved.
+Weights are rounded to nearest, tensor by tensor, or fitted to the inputs that they have on a text.
 """
 
 from nibblespec.optimized.convert.conversion import convert

@@ -17,7 +17,9 @@ PATTERNS = (
     "LICENSE*",
     "NOTICE*",
 )
-"""Not the model card: it speaks of another model. Nothing else, since nobody knows what it is."""
+"""Not the model card: it speaks of another model. Nothing else, since nobody knows what it is.
+
+Nor names that are no text: a list of checksums, a line for each file, could not hold them."""
 
 MOST_BYTES = 1 << 28
 
@@ -28,6 +30,7 @@ def copied_documents(folder: Path) -> dict[str, bytes]:
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
         if any(fnmatchcase(path.name, pattern) for pattern in PATTERNS)
+        and path.name.isprintable()
         and path.is_file()
         and path.stat().st_size <= MOST_BYTES
     }

@@ -169,7 +169,8 @@ def index_of(plan: Mapping[str, Sequence[Planned]]) -> dict[str, Any]:
 def write_json(folder: Path, name: str, value: object) -> None:
     """Write a JSON document as producers do: indented, UTF-8."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    write_file(folder / name, text.encode())
+    # A lone surrogate is no UTF-8; how Python escapes it, JSON does too.
+    write_file(folder / name, text.encode(errors="backslashreplace"))
 
 
 def write_file(path: Path, data: bytes) -> None:
