@@ -143,6 +143,15 @@ def test_a_report_may_not_take_the_place_of_the_expected_failures(tmp_path: Path
     assert path.read_text() == "# kept by us\n"
 
 
+def test_a_file_that_is_read_is_known_by_its_other_names(tmp_path: Path) -> None:
+    (tmp_path / "a.json").touch()
+    (tmp_path / "link.json").symlink_to("a.json")
+    os.link(tmp_path / "a.json", tmp_path / "hard.json")
+    for name in ("link.json", "hard.json"):
+        assert "would take the place" in refusal(tmp_path / "a.json", [tmp_path / name])
+    assert refusal(tmp_path / "new.json", [tmp_path / "a.json"]) == ""
+
+
 def test_a_report_through_a_link_is_written_to_its_target(tmp_path: Path) -> None:
     (tmp_path / "r.json").symlink_to(tmp_path / "target.json")
     assert refusal(tmp_path / "r.json") == ""
