@@ -322,7 +322,7 @@ def test_interrupted_call_ends_the_adapter(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("end", "status"), [(signal.SIGINT, 2), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+    ("end", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
 def test_adapter_dies_with_the_run(tmp_path: Path, end: signal.Signals, status: int) -> None:
     """In the middle of a call, whether the run can still do something about it or not."""
