@@ -15,6 +15,7 @@ from nibblespec.conformance.console import (
     FOUND_ERRORS,
     Layout,
     complain,
+    expect_name,
     fail,
     put,
     terminal,
@@ -173,7 +174,7 @@ def explain(
     if requirement is None:
         put(requirements_text(width=width, colour=colour))
         return
-    cli_backends.expect_name(requirement, "the id of a requirement or an operation")
+    expect_name(requirement, "the id of a requirement or an operation")
     if operation := operation_text(requirement):
         put(operation)
         return
@@ -269,7 +270,7 @@ def example(
         return
     if folder is None:
         fail("example: expected the name of a folder, or --list-faults")
-    cli_backends.expect_name(folder, "a folder that is new or empty")
+    expect_name(folder, "a folder that is new or empty")
     try:
         with cleaning_up():
             write_example(Path(folder), format_.value, fault)

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from nibblespec.conformance.console import COULD_NOT_RUN, FOUND_ERRORS, Layout, fail, put, version
+from nibblespec.conformance.console import (
+    COULD_NOT_RUN,
+    FOUND_ERRORS,
+    Layout,
+    expect_name,
+    fail,
+    put,
+    version,
+)
 from nibblespec.conformance.interrupts import TERMINATED, cleaning_up
 
 
@@ -16,12 +24,6 @@ class XfailMode(StrEnum):
 
     xfail = "xfail"
     skip = "skip"
-
-
-def expect_name(name: str, what: str) -> None:
-    """End the command where a name is empty: Python takes such a path for the current folder."""
-    if not name.strip():
-        fail(f"expected {what}, found an empty name: '{name}'")
 
 
 def conformance(

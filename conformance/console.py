@@ -55,3 +55,9 @@ def version() -> str:
     from importlib import metadata
 
     return metadata.version("nibblespec")
+
+
+def expect_name(name: str, what: str) -> None:
+    """End the command where a name is empty: Python takes such a path for the current folder."""
+    if not name.strip():
+        fail(f"expected {what}, found an empty name: '{name}'")
