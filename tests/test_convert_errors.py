@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from nibblespec.optimized.convert import ConversionError, convert
+from nibblespec.spec.formats import read_manifest
 from nibblespec.spec.json_strict import MAX_BYTES
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -299,9 +300,11 @@ def test_where_there_is_no_loader_it_is_not_asked(
     source = model(tmp_path / "model")
     configure(source, model_type="later than this")
     convert(source, tmp_path / "unknown", to="dashq")
+    assert read_manifest(tmp_path / "unknown")
     configure(source, model_type="llama", hidden_act="gelu")
     monkeypatch.setitem(sys.modules, "transformers", None)
     convert(source, tmp_path / "without", to="bitnest", group_size=16)
+    assert read_manifest(tmp_path / "without")
 
 
 @pytest.mark.parametrize(

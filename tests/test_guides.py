@@ -77,4 +77,4 @@ def run(block: Block, folder: Path, environment: dict[str, str]) -> str:
 
 def test_python_of_the_readme_runs_in_the_repository() -> None:
     (block,) = (one for one in blocks(ROOT / "README.md") if one.kind == "python")
-    run(block, ROOT, dict(os.environ))
+    assert run(block, ROOT, dict(os.environ)) == ""
