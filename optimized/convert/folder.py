@@ -185,9 +185,11 @@ def _remove_orphans(out: Path) -> None:
             continue
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            if _lock(descriptor):
-                _remove(folder)
-            os.close(descriptor)
+            try:
+                if _lock(descriptor):
+                    _remove(folder)
+            finally:
+                os.close(descriptor)
 
 
 def _publish(temporary: Path, out: Path, *, overwrite: bool) -> None:
